@@ -1,0 +1,39 @@
+# make install   a virtual environment in .venv with everything pinned in constraints.txt
+# make demo      one unit learns a sine, two separate circles; pictures in out/demo
+# make test      everything that has to hold: style, types, generated code, tests
+# make bench     the speed of a layer beside PyTorch's own
+# make generate  the compiled form of the table of subspaces, after a change to it
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo test bench generate clean
+
+install: $(STAMP)
+
+$(STAMP): constraints.txt pyproject.toml setup.py $(wildcard src/deu/csrc/*)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade-strategy only-if-needed -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $(STAMP)
+
+demo: install
+	$(BIN)/python -m deu.demo --out out/demo
+
+test: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python tools/generate.py --check
+	$(BIN)/python -m pytest -n 2
+
+bench: install
+	$(BIN)/python benchmarks/layer.py
+
+generate: install
+	$(BIN)/python tools/generate.py
+
+clean:
+	rm -rf $(VENV) build dist out src/*.egg-info src/deu/_kernels.*

@@ -1,0 +1,12 @@
+"""Differential Equation Units: neurons that learn their own activation function.
+
+Each unit is the closed-form solution of ``a y'' + b y' + c y = u(t)``, from five learnt numbers.
+"""
+
+from . import functional as functional
+from . import init as init
+from . import reference as reference
+from .modules import DEU as DEU
+from .modules import LazyDEU as LazyDEU
+
+__version__ = "0.1.0.dev0"

@@ -1,0 +1,332 @@
+"""The compiled CPU kernels, through their C interface (csrc/api.cpp)."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import glob
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from ._settings import Settings
+
+_ABI = 1
+_DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
+ISAS = ("portable", "avx2", "avx512")
+
+
+class _Plan(ctypes.Structure):
+    """csrc/api.cpp's Plan."""
+
+    _fields_ = [
+        *[(name, ctypes.c_int64) for name in ("outer", "channels", "inner")],
+        *[
+            (f"{which}_{part}", ctypes.c_int64)
+            for which in ("input", "grad", "out")
+            for part in ("outer", "channel", "inner")
+        ],
+        *[
+            (name, ctypes.c_int32)
+            for name in ("dtype", "coefficient_dtype", "continuous", "training")
+        ],
+        *[
+            (name, ctypes.c_double)
+            for name in ("eps", "sharpness", "max_exponent", "bound", "max_grad_norm")
+        ],
+    ]
+
+
+def _openmp() -> int | None:
+    """The address of GOMP_parallel in the OpenMP library that PyTorch itself uses.
+
+    Sharing its threads keeps to PyTorch's thread count and never runs more threads than cores.
+    """
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    for pattern in ("libgomp*", "libomp*", "libiomp*"):
+        for path in glob.glob(os.path.join(folder, pattern)):
+            try:
+                function = ctypes.CDLL(path).GOMP_parallel
+            except (OSError, AttributeError):
+                continue
+            return ctypes.cast(function, ctypes.c_void_p).value
+    return None
+
+
+def _find() -> str | None:
+    names = ("_kernels.so", "_kernels.dll", "_kernels.dylib")
+    paths = (os.path.join(os.path.dirname(__file__), name) for name in names)
+    return next((path for path in paths if os.path.exists(path)), None)
+
+
+WANTED = os.environ.get("DEU_NATIVE", "1") != "0"
+PATH = _find() if WANTED else None
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The kernels, or None where they were not built (or are switched off by DEU_NATIVE=0)."""
+    if PATH is None:
+        if WANTED:
+            warnings.warn(
+                "deu: the compiled CPU kernels are not there; using the slower plain PyTorch "
+                "reference. Install a C++ compiler and reinstall deu to have them.",
+                stacklevel=2,
+            )
+        return None
+    try:
+        lib = ctypes.CDLL(PATH)
+        if lib.deu_abi() != _ABI:
+            raise OSError("it belongs to another version of deu")
+    except (OSError, AttributeError) as error:
+        warnings.warn(
+            f"deu: the compiled CPU kernels at {PATH} cannot be loaded ({error}); "
+            "using the slower plain PyTorch reference. Reinstall deu to build them again.",
+            stacklevel=2,
+        )
+        return None
+    pointer = ctypes.c_void_p
+    lib.deu_forward.argtypes = [pointer] * 9 + [ctypes.c_int]
+    lib.deu_forward.restype = None
+    lib.deu_backward.argtypes = [pointer] * 15 + [ctypes.c_int]
+    lib.deu_backward.restype = None
+    lib.deu_use_openmp.argtypes = [pointer]
+    lib.deu_use_openmp(_openmp())
+    if os.environ.get("DEU_ISA") in ISAS:
+        lib.deu_use_isa(ISAS.index(os.environ["DEU_ISA"]))
+    return lib
+
+
+def isas() -> list[str]:
+    """The instruction sets that this machine can run, slowest first."""
+    lib = library()
+    return [] if lib is None else list(ISAS[: lib.deu_best_isa() + 1])
+
+
+@contextmanager
+def use_isa(name: str) -> Iterator[None]:
+    """Run with another instruction set than the best one, for tests and comparisons."""
+    lib = library()
+    if lib is None or name not in isas():
+        raise ValueError(f"instruction set {name!r} is not one of {isas()}")
+    before = lib.deu_isa()
+    lib.deu_use_isa(ISAS.index(name))
+    try:
+        yield
+    finally:
+        lib.deu_use_isa(before)
+
+
+_Strides = tuple[int, int, int]
+
+
+def _collapse(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, int] | None:
+    """Neighbouring dimensions as one: its size and stride, or None if strides do not allow it."""
+    size, step = 1, 1
+    for n, s in zip(reversed(shape), reversed(stride), strict=True):
+        if n == 1:
+            continue
+        if size == 1:
+            size, step = n, s
+        elif s == step * size:
+            size *= n
+        else:
+            return None
+    return size, step
+
+
+def _layout(x: Tensor, dim: int, channels: int) -> tuple[tuple[int, int, int], _Strides] | None:
+    """(outer, channels, inner) sizes and strides of x, or None if it must be copied first."""
+    if channels == 1:
+        if x.is_contiguous() or _is_dense(x):
+            return (1, 1, x.numel()), (0, 0, 1)
+        flat = _collapse(tuple(x.shape), x.stride())
+        return None if flat is None else ((1, 1, flat[0]), (0, 0, flat[1]))
+    shape, stride = tuple(x.shape), x.stride()
+    outer = _collapse(shape[:dim], stride[:dim])
+    inner = _collapse(shape[dim + 1 :], stride[dim + 1 :])
+    if outer is None or inner is None:
+        return None
+    if inner[0] == 1:  # (N, C): walk along what there is
+        outer, inner = (1, 0), outer
+    return (outer[0], channels, inner[0]), (outer[1], stride[dim], inner[1])
+
+
+def _is_dense(x: Tensor) -> bool:
+    """Whether x fills its memory without gaps or overlaps, in whatever order."""
+    expected = 1
+    for step, size in sorted(zip(x.stride(), x.shape, strict=True)):
+        if size != 1:
+            if step != expected:
+                return False
+            expected *= size
+    return True
+
+
+_plans: dict[tuple, tuple[_Plan, int, bool, bool]] = {}
+
+
+def _plan(
+    t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
+) -> tuple[int, bool, bool]:
+    """The address of a ready Plan, and whether t and grad have to be made contiguous for it.
+
+    ``out`` is ``empty_like(t)``, so that its strides follow from those of t.
+    """
+    key = (
+        t.shape,
+        t.stride(),
+        None if grad is None else grad.stride(),
+        t.dtype,
+        a.dtype,
+        a.shape[0],
+        settings,
+    )
+    found = _plans.get(key)
+    if found is None:
+        found = _make_plan(t, grad, out, a, settings)
+        if len(_plans) >= 4096:  # shapes that never come back must not fill the memory
+            _plans.clear()
+        _plans[key] = found
+    return found[1:]
+
+
+def _make_plan(
+    t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
+) -> tuple[_Plan, int, bool, bool]:
+    channels = a.shape[0]
+    dim = settings.dim % t.ndim if t.ndim and channels > 1 else 0
+    sizes_and_strides = _layout(out, dim, channels)
+    assert sizes_and_strides is not None, "an output's own layout always collapses"
+    sizes, out_strides = sizes_and_strides
+
+    def source(x: Tensor) -> tuple[bool, _Strides]:
+        same_order = channels > 1 or x.stride() == out.stride()
+        found = _layout(x, dim, channels) if same_order else None
+        if found is None or found[0] != sizes:
+            return True, out_strides
+        return False, found[1]
+
+    copy_t, t_strides = source(t)
+    copy_grad, grad_strides = (False, out_strides) if grad is None else source(grad)
+    plan = _Plan(
+        *sizes,
+        *t_strides,
+        *grad_strides,
+        *out_strides,
+        _DTYPES[t.dtype],
+        _DTYPES[a.dtype],
+        settings.solution == "continuous",
+        settings.training,
+        settings.eps,
+        settings.sharpness,
+        settings.max_exponent,
+        settings.bound,
+        settings.max_grad_norm,
+    )
+    return plan, ctypes.addressof(plan), copy_t, copy_grad
+
+
+def _in_order_of(x: Tensor, out: Tensor) -> Tensor:
+    """A copy of x that lies in memory as ``out`` does."""
+    return torch.empty_strided(out.shape, out.stride(), dtype=x.dtype).copy_(x)
+
+
+def fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
+    """Whether the kernels were built and take these tensors; answers without loading them."""
+    return (
+        PATH is not None
+        and t.device.type == "cpu"
+        and coefficients[0].device.type == "cpu"
+        and t.dtype in _DTYPES
+    )
+
+
+def handles(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
+    """Whether the kernels take these tensors, loading them the first time."""
+    return library() is not None and fits(t, coefficients)
+
+
+def _uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """The five coefficients contiguous and of one type."""
+    dtype = coefficients[0].dtype
+    if dtype not in _DTYPES or any(p.dtype != dtype for p in coefficients):
+        dtype = torch.float64
+        coefficients = tuple(p.to(dtype) for p in coefficients)
+    if all(p.is_contiguous() for p in coefficients):
+        return coefficients
+    return tuple(p.contiguous() for p in coefficients)
+
+
+def forward(
+    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
+) -> tuple[Tensor, Tensor]:
+    """y, and the mean input of each neuron where outward gravitation will ask for it."""
+    lib = library()
+    assert lib is not None
+    coefficients = _uniform(coefficients)
+    a, b, c, c1, c2 = coefficients
+    y = torch.empty_like(t)
+    wanted = a.shape[0] if settings.training and settings.solution == "paper" else 0
+    centre = torch.empty(wanted, dtype=torch.float64)
+    plan, copy_t, _ = _plan(t, None, y, a, settings)
+    if copy_t:
+        t = _in_order_of(t, y)
+    lib.deu_forward(
+        plan,
+        t.data_ptr(),
+        y.data_ptr(),
+        a.data_ptr(),
+        b.data_ptr(),
+        c.data_ptr(),
+        c1.data_ptr(),
+        c2.data_ptr(),
+        centre.data_ptr(),
+        torch.get_num_threads(),
+    )
+    return y, centre
+
+
+def backward(
+    grad: Tensor,
+    t: Tensor,
+    coefficients: tuple[Tensor, ...],
+    centre: Tensor,
+    settings: Settings,
+) -> tuple[Tensor, ...]:
+    """The gradients of t and of the five coefficients."""
+    lib = library()
+    assert lib is not None
+    dtypes = [p.dtype for p in coefficients]
+    coefficients = _uniform(coefficients)
+    a, b, c, c1, c2 = coefficients
+    grad_t = torch.empty_like(t)
+    if grad.dtype != t.dtype:
+        grad = grad.to(t.dtype)
+    plan, copy_t, copy_grad = _plan(t, grad, grad_t, a, settings)
+    if copy_t:
+        t = _in_order_of(t, grad_t)
+    if copy_grad:
+        grad = _in_order_of(grad, grad_t)
+    grads = torch.empty((5, a.shape[0]), dtype=a.dtype).unbind()
+    lib.deu_backward(
+        plan,
+        t.data_ptr(),
+        grad.data_ptr(),
+        grad_t.data_ptr(),
+        a.data_ptr(),
+        b.data_ptr(),
+        c.data_ptr(),
+        c1.data_ptr(),
+        c2.data_ptr(),
+        centre.data_ptr(),
+        *[g.data_ptr() for g in grads],
+        torch.get_num_threads(),
+    )
+    if any(d != a.dtype for d in dtypes):
+        grads = tuple(g.to(d) for g, d in zip(grads, dtypes, strict=True))
+    return grad_t, *grads

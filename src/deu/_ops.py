@@ -1,0 +1,196 @@
+"""The unit as operators that PyTorch's tools understand, and its place in autograd.
+
+``deu::forward`` and ``deu::backward`` are registered with ``torch.library``, so that
+``torch.compile`` and ``torch.export`` see one node each.  In plain eager mode the same two
+functions are called from an ``autograd.Function``, which costs a fraction of an operator call:
+in a layer of a few thousand numbers that is most of the time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _native, reference
+from ._settings import Settings
+
+
+def _reference(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
+    options = settings._asdict()
+    if settings.max_grad_norm == float("inf"):
+        options["max_grad_norm"] = None
+    return reference.deu(t, *coefficients, **options)
+
+
+def _forward(
+    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
+) -> tuple[Tensor, Tensor]:
+    if _native.handles(t, coefficients):
+        return _native.forward(t, coefficients, settings)
+    with torch.no_grad():
+        y = _reference(t, coefficients, settings)
+    return torch.empty_like(t).copy_(y), _no_centre(t, coefficients, settings)
+
+
+def _no_centre(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
+    wanted = settings.training and settings.solution == "paper"
+    return t.new_zeros(coefficients[0].shape[0] if wanted else 0, dtype=torch.float64)
+
+
+def _backward(
+    grad: Tensor,
+    t: Tensor,
+    coefficients: tuple[Tensor, ...],
+    centre: Tensor,
+    settings: Settings,
+) -> tuple[Tensor, ...]:
+    if _native.handles(t, coefficients):
+        return _native.backward(grad, t, coefficients, centre, settings)
+    inputs = tuple(x.detach().requires_grad_() for x in (t, *coefficients))
+    with torch.enable_grad():
+        y = _reference(inputs[0], inputs[1:], settings)
+        grads = torch.autograd.grad(y, inputs, grad, allow_unused=True, materialize_grads=True)
+    return torch.empty_like(t).copy_(grads[0]), *grads[1:]
+
+
+def _differentiable_backward(
+    grad: Tensor, t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
+) -> tuple[Tensor | None, ...]:
+    """The same gradients with a graph of their own, for ``create_graph=True``."""
+    inputs = (t, *coefficients)
+    wanted = [x for x in inputs if x.requires_grad]
+    y = _reference(t, coefficients, settings)
+    found = iter(
+        torch.autograd.grad(
+            y, wanted, grad, create_graph=True, allow_unused=True, materialize_grads=True
+        )
+    )
+    return tuple(next(found) if x.requires_grad else None for x in inputs)
+
+
+class EagerDEU(torch.autograd.Function):
+    """The unit in eager mode: saves its input and nothing else of its size."""
+
+    @staticmethod
+    def forward(ctx: Any, settings: Settings, t: Tensor, *coefficients: Tensor) -> Tensor:
+        y, centre = _forward(t, coefficients, settings)
+        ctx.settings, ctx.centre = settings, centre
+        ctx.save_for_backward(t, *coefficients)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        t, *coefficients = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return None, *_differentiable_backward(grad, t, tuple(coefficients), ctx.settings)
+        return None, *_backward(grad, t, tuple(coefficients), ctx.centre, ctx.settings)
+
+
+@torch.library.custom_op("deu::forward", mutates_args=())
+def forward_op(
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    c1: Tensor,
+    c2: Tensor,
+    dim: int,
+    solution: str,
+    eps: float,
+    sharpness: float,
+    max_exponent: float,
+    bound: float,
+    max_grad_norm: float,
+    training: bool,
+) -> tuple[Tensor, Tensor]:
+    settings = Settings(dim, solution, eps, sharpness, max_exponent, bound, max_grad_norm, training)
+    return _forward(t, (a, b, c, c1, c2), settings)
+
+
+@forward_op.register_fake
+def _forward_fake(t: Tensor, a: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    solution, training = rest[5], rest[11]
+    wanted = a.shape[0] if training and solution == "paper" else 0
+    return torch.empty_like(t), t.new_empty(wanted, dtype=torch.float64)
+
+
+@torch.library.custom_op("deu::backward", mutates_args=())
+def backward_op(
+    grad: Tensor,
+    centre: Tensor,
+    t: Tensor,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    c1: Tensor,
+    c2: Tensor,
+    dim: int,
+    solution: str,
+    eps: float,
+    sharpness: float,
+    max_exponent: float,
+    bound: float,
+    max_grad_norm: float,
+    training: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    settings = Settings(dim, solution, eps, sharpness, max_exponent, bound, max_grad_norm, training)
+    grads = _backward(grad, t, (a, b, c, c1, c2), centre, settings)
+    return (
+        grads[0],
+        grads[1].clone(),
+        grads[2].clone(),
+        grads[3].clone(),
+        grads[4].clone(),
+        grads[5].clone(),
+    )
+
+
+@backward_op.register_fake
+def _backward_fake(grad: Tensor, centre: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    return torch.empty_like(t), *(torch.empty_like(p) for p in rest[:5])
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    ctx.settings = Settings(*inputs[6:])
+    ctx.save_for_backward(output[1], *inputs[:6])
+
+
+def _op_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
+    centre, t, *coefficients = ctx.saved_tensors
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        grads = _differentiable_backward(grad, t, tuple(coefficients), ctx.settings)
+    else:
+        grads = backward_op(grad, centre, t, *coefficients, *ctx.settings)
+    return *grads, *[None] * len(ctx.settings)
+
+
+forward_op.register_autograd(_op_backward, setup_context=_setup_context)
+
+
+def _is_transformed() -> bool:
+    """Whether torch.func or forward-mode differentiation is at work, which need plain PyTorch."""
+    return (
+        torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+        or torch.jit.is_tracing()
+    )
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def apply(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
+    """y(t) by whichever way fits where the call is made."""
+    if torch.compiler.is_compiling():
+        if not _native.fits(t, coefficients):
+            return _reference(t, coefficients, settings)
+        return forward_op(t, *coefficients, *settings)[0]
+    if _is_transformed() or not _native.handles(t, coefficients):
+        return _reference(t, coefficients, settings)
+    if type(t) not in _PLAIN or torch._C._len_torch_dispatch_stack():
+        return forward_op(t, *coefficients, *settings)[0]
+    if torch.is_grad_enabled():
+        return EagerDEU.apply(settings, t, *coefficients)
+    return _native.forward(t, coefficients, settings)[0]

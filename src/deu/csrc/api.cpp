@@ -1,0 +1,340 @@
+// The C interface: coefficients to neurons, work to threads, sums to gradients.
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "inline.h"
+#include "job.h"
+#include "kernels.h"
+#include "parallel.h"
+#include "rows.h"
+
+#if defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
+#include <immintrin.h>
+#include <intrin.h>
+#endif
+
+#if defined(_WIN32)
+#define DEU_API extern "C" __declspec(dllexport)
+#else
+#define DEU_API extern "C" __attribute__((visibility("default")))
+#endif
+
+namespace deu {
+
+namespace portable {
+extern const Kernels kernels;
+#include "narrow.h"
+}
+#if defined(DEU_X86)
+namespace avx2 {
+extern const Kernels kernels;
+}
+namespace avx512 {
+extern const Kernels kernels;
+}
+#endif
+
+// 0 portable, 1 AVX2, 2 AVX-512
+static int best_isa() {
+#if !defined(DEU_X86)
+  return 0;
+#elif defined(_MSC_VER) && !defined(__clang__)
+  int r[4];
+  __cpuid(r, 0);
+  if (r[0] < 7) return 0;
+  __cpuid(r, 1);
+  const bool os = (r[2] & (1 << 27)) != 0, fma = (r[2] & (1 << 12)) != 0;
+  if (!os || !fma) return 0;
+  const unsigned long long state = _xgetbv(0);
+  __cpuidex(r, 7, 0);
+  const int wanted = (1 << 16) | (1 << 17) | (1 << 30) | static_cast<int>(1u << 31);
+  if ((state & 0xe6) == 0xe6 && (r[1] & wanted) == wanted) return 2;
+  return (state & 6) == 6 && (r[1] & (1 << 5)) ? 1 : 0;
+#else
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512vl"))
+    return 2;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? 1 : 0;
+#endif
+}
+
+static int chosen_isa = best_isa();
+
+static const Kernels& kernels() {
+#if defined(DEU_X86)
+  if (chosen_isa == 2) return avx512::kernels;
+  if (chosen_isa == 1) return avx2::kernels;
+#endif
+  return portable::kernels;
+}
+
+// A unit of work has at least this many elements: fewer are not worth a thread.
+constexpr int64_t WORTH_A_THREAD = 16384;
+
+// Up to which numbers of a neuron's normal form float32 is good enough: for f in closed form, for
+// f with care, for the frequency of an oscillation; and up to which derivatives of those numbers
+// for gradients, whose rounding errors they multiply.
+constexpr double SMALL_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64;
+constexpr double TRUSTED_DERIVATIVE = 64;
+
+static double read(const void* base, int dtype, int64_t i) {
+  switch (dtype) {
+    case FLOAT64: return static_cast<const double*>(base)[i];
+    case BFLOAT16: return portable::widen(static_cast<const portable::BFloat16*>(base)[i]);
+    case FLOAT16: return portable::widen(static_cast<const portable::Half*>(base)[i]);
+    default: return static_cast<const float*>(base)[i];
+  }
+}
+
+static void write(void* base, int dtype, int64_t i, double v) {
+  switch (dtype) {
+    case FLOAT64: static_cast<double*>(base)[i] = v; break;
+    case BFLOAT16: portable::narrow(v, static_cast<portable::BFloat16*>(base) + i); break;
+    case FLOAT16: portable::narrow(v, static_cast<portable::Half*>(base) + i); break;
+    default: portable::narrow(v, static_cast<float*>(base) + i);
+  }
+}
+
+struct Coefficients {
+  double a, b, c, c1, c2;
+};
+
+using Jacobian = double[NUMBERS][5];
+
+// The normal form of one unit, and its derivatives where they are asked for.
+template <class Solution>
+static void solve_as(Coefficients k, double eps, Neuron* neuron, Jacobian* jacobian) {
+  Solution::snap(k.a, k.b, k.c, eps);
+  const int row = Solution::row(k.a, k.b, k.c, eps);
+  Solution::force(row, k.a, k.b, k.c);
+  std::memset(neuron->n, 0, sizeof(neuron->n));
+  Solution::solve(row, k.a, k.b, k.c, k.c1, k.c2, neuron->n);
+  neuron->kind = Solution::kind(row);
+  double most = 0;
+  for (int i = A_; i < NUMBERS; ++i) most = std::fmax(most, std::fabs(neuron->n[i]));
+  const bool fast_turning = neuron->kind == OSCILLATING && std::fabs(neuron->n[q_]) > TRUSTED_FREQUENCY;
+  const bool out_of_reach = neuron->kind == ENTIRE || fast_turning || !(most <= TRUSTED_NUMBER);
+  neuron->small = !out_of_reach && most <= SMALL_NUMBER;
+  neuron->wide = out_of_reach;
+  if (jacobian != nullptr) {
+    std::memset(*jacobian, 0, sizeof(*jacobian));
+    Solution::jacobian(row, k.a, k.b, k.c, k.c1, k.c2, *jacobian);
+    // Errors of the exponents' own sums do not meet others that cancel them: a quarter counts.
+    double steepest = 0;
+    for (int i = 0; i < NUMBERS; ++i)
+      for (double v : (*jacobian)[i]) steepest = std::fmax(steepest, std::fabs(i < A_ ? v / 4 : v));
+    neuron->wide = out_of_reach || !(steepest <= TRUSTED_DERIVATIVE);
+  }
+}
+
+static void solve(bool continuous, const Coefficients& k, double eps, Neuron* neuron, Jacobian* jacobian) {
+  if (continuous) solve_as<Continuous>(k, eps, neuron, jacobian);
+  else solve_as<Paper>(k, eps, neuron, jacobian);
+}
+
+// Outward gravitation: the neighbour whose gradients a unit's singular coefficients take.
+static Coefficients neighbour(const Coefficients& own, double eps, double centre, const Limits& limits) {
+  auto outward = [eps](double p) { return std::fabs(p) < eps ? (p < 0 ? -eps : eps) : p; };
+  Coefficients moved{outward(own.a), outward(own.b), outward(own.c), 0, 0};
+  auto look = [&](const Coefficients& k, double at[2]) {
+    Neuron neuron;
+    Limits free = limits;
+    free.bound = HUGE_VAL;
+    solve(false, k, eps, &neuron, nullptr);
+    kernels().point(neuron, free, centre, at, at + 1);
+  };
+  double f[2], f1[2], f2[2], rest[2];
+  look(moved, f);
+  moved.c1 = 1;
+  look(moved, f1);
+  moved.c1 = 0, moved.c2 = 1;
+  look(moved, f2);
+  look(own, rest);
+  for (int i = 0; i < 2; ++i) f1[i] -= f[i], f2[i] -= f[i], rest[i] -= f[i];
+  // (AᵀA + λI)⁻¹AᵀB for A = [f1 f2], a row for the value and a row for the slope
+  const double m11 = f1[0] * f1[0] + f1[1] * f1[1] + 1e-9, m22 = f2[0] * f2[0] + f2[1] * f2[1] + 1e-9;
+  const double m12 = f1[0] * f2[0] + f1[1] * f2[1];
+  const double r1 = f1[0] * rest[0] + f1[1] * rest[1], r2 = f2[0] * rest[0] + f2[1] * rest[1];
+  const double determinant = m11 * m22 - m12 * m12;
+  moved.c1 = (m22 * r1 - m12 * r2) / determinant;
+  moved.c2 = (m11 * r2 - m12 * r1) / determinant;
+  return moved;
+}
+
+// What Python passes: one of these a shape and setting, kept between calls.
+struct Plan {
+  int64_t outer, channels, inner;
+  int64_t in_outer, in_channel, in_inner;
+  int64_t grad_outer, grad_channel, grad_inner;
+  int64_t out_outer, out_channel, out_inner;
+  int32_t dtype, coefficient_dtype, continuous, training;
+  double eps, sharpness, max_exponent, bound, max_grad_norm;
+};
+
+static Job make_job(const Plan& plan, const void* t, void* result) {
+  Job job{};
+  job.layout = {plan.outer, plan.channels, plan.inner};
+  job.in = {plan.in_outer, plan.in_channel, plan.in_inner};
+  job.grad = {plan.grad_outer, plan.grad_channel, plan.grad_inner};
+  job.out = {plan.out_outer, plan.out_channel, plan.out_inner};
+  job.dtype = plan.dtype;
+  job.limits = {plan.continuous != 0, plan.sharpness, plan.max_exponent, plan.bound};
+  job.t = t;
+  job.result = result;
+  job.channels_together = plan.in_channel == 1 && plan.channels > 1;
+  const int64_t positions = plan.outer * plan.inner;
+  job.position_block = WORTH_A_THREAD;
+  if (job.channels_together) {
+    const int64_t tile = kernels().tile;
+    job.position_block = (WORTH_A_THREAD / plan.channels + tile - 1) / tile * tile;
+    if (job.position_block == 0) job.position_block = tile;
+  }
+  job.position_blocks = (positions + job.position_block - 1) / job.position_block;
+  job.units = job.position_blocks * (job.channels_together ? 1 : plan.channels);
+  return job;
+}
+
+struct Units {
+  const Plan& plan;
+  const void* pointers[5];
+
+  Coefficients operator[](int64_t i) const {
+    const int d = plan.coefficient_dtype;
+    return {read(pointers[0], d, i), read(pointers[1], d, i), read(pointers[2], d, i), read(pointers[3], d, i),
+            read(pointers[4], d, i)};
+  }
+};
+
+static bool is_singular(const Coefficients& k, double eps) {
+  return std::fabs(k.a) < eps || std::fabs(k.b) < eps || std::fabs(k.c) < eps;
+}
+
+static int useful_threads(const Plan& plan, int threads) {
+  const int64_t work = plan.outer * plan.inner * plan.channels / WORTH_A_THREAD;
+  return work < threads ? static_cast<int>(work) : threads;
+}
+
+// Work on single neurons is cut into pieces of this many.
+constexpr int64_t NEURONS = 64;
+
+template <class Body>
+static void each_neuron(int64_t channels, int threads, const Body& body) {
+  parallel_for((channels + NEURONS - 1) / NEURONS, threads, [&](int64_t piece) {
+    const int64_t end = channels < (piece + 1) * NEURONS ? channels : (piece + 1) * NEURONS;
+    for (int64_t i = piece * NEURONS; i < end; ++i) body(i);
+  });
+}
+
+static void forward(const Plan& plan, const void* t, void* y, const Units& units, double* centre, int threads) {
+  const int64_t channels = plan.channels;
+  const bool pull = plan.training && !plan.continuous;
+  threads = useful_threads(plan, threads);
+  std::vector<Neuron> neurons(channels);
+  std::vector<unsigned char> pulled(pull ? channels : 0);
+  each_neuron(channels, threads, [&](int64_t i) {
+    const Coefficients k = units[i];
+    solve(plan.continuous != 0, k, plan.eps, &neurons[i], nullptr);
+    if (pull) pulled[i] = is_singular(k, plan.eps);
+  });
+  Job job = make_job(plan, t, y);
+  job.neurons = neurons.data();
+  std::vector<double> centres(pull ? channels * job.position_blocks : 0);
+  if (pull) job.pulled = pulled.data(), job.centres = centres.data();
+  const Kernels& k = kernels();
+  parallel_for(job.units, threads, [&](int64_t unit) { k.forward(job, unit); });
+  for (int64_t i = 0; pull && i < channels; ++i) {
+    double sum = 0;
+    for (int64_t block = 0; block < job.position_blocks; ++block) sum += centres[block * channels + i];
+    const int64_t positions = plan.outer * plan.inner;
+    centre[i] = positions > 0 ? sum / static_cast<double>(positions) : 0;
+  }
+}
+
+static void backward(const Plan& plan, const void* t, const void* g, void* grad_t, const Units& units,
+                     const double* centre, void* const grads[5], int threads) {
+  const int64_t channels = plan.channels;
+  const bool pull = centre != nullptr && plan.training && !plan.continuous;
+  threads = useful_threads(plan, threads);
+  std::vector<Neuron> neurons(channels), neighbours(pull ? channels : 0);
+  std::vector<unsigned char> pulled(pull ? channels : 0);
+  struct Derivatives {
+    Jacobian own, pulled;
+  };
+  std::vector<Derivatives> derivatives(channels);
+  Job job = make_job(plan, t, grad_t);
+  each_neuron(channels, threads, [&](int64_t i) {
+    const Coefficients k = units[i];
+    solve(plan.continuous != 0, k, plan.eps, &neurons[i], &derivatives[i].own);
+    if (!pull) return;
+    pulled[i] = is_singular(k, plan.eps);
+    if (pulled[i])
+      solve(false, neighbour(k, plan.eps, centre[i], job.limits), plan.eps, &neighbours[i],
+            &derivatives[i].pulled);
+  });
+  job.g = g;
+  job.neurons = neurons.data();
+  std::vector<Sums> sums(channels * job.position_blocks), neighbour_sums(pull ? sums.size() : 0);
+  job.sums = sums.data();
+  if (pull) job.pulled = pulled.data(), job.neighbours = neighbours.data(), job.neighbour_sums = neighbour_sums.data();
+  const Kernels& k = kernels();
+  parallel_for(job.units, threads, [&](int64_t unit) { k.backward(job, unit); });
+
+  each_neuron(channels, threads, [&](int64_t i) {
+    const Coefficients k = units[i];
+    auto gradient = [&](const std::vector<Sums>& all, const Jacobian& jacobian, double out[5]) {
+      double total[NUMBERS] = {};
+      for (int64_t block = 0; block < job.position_blocks; ++block)
+        for (int n = 0; n < NUMBERS; ++n) total[n] += all[block * channels + i].number[n];
+      for (int j = 0; j < 5; ++j)
+        for (int n = 0; n < NUMBERS; ++n)
+          if (jacobian[n][j] != 0) out[j] += total[n] * jacobian[n][j];
+    };
+    double own[5] = {}, outward[5] = {};
+    gradient(sums, derivatives[i].own, own);
+    if (pull && pulled[i]) gradient(neighbour_sums, derivatives[i].pulled, outward);
+    const double abc[3] = {k.a, k.b, k.c};
+    double largest = 0;
+    for (int j = 0; j < 5; ++j) {
+      if (!plan.continuous && j < 3 && std::fabs(abc[j]) < plan.eps) own[j] = outward[j];
+      largest = std::fmax(largest, std::fabs(own[j]));
+    }
+    double squares = 0;
+    for (double v : own) squares += largest > 0 ? (v / largest) * (v / largest) : 0;
+    const double norm = largest * std::sqrt(squares);
+    for (int j = 0; j < 5; ++j) {
+      const double v = norm > plan.max_grad_norm ? own[j] / largest / std::sqrt(squares) * plan.max_grad_norm : own[j];
+      write(grads[j], plan.coefficient_dtype, i, v);
+    }
+  });
+}
+
+}  // namespace deu
+
+DEU_API int deu_abi() { return 1; }
+
+DEU_API void deu_use_openmp(void* gomp_parallel) {
+  deu::omp_parallel = reinterpret_cast<deu::OmpParallel>(gomp_parallel);
+}
+
+DEU_API int deu_best_isa() { return deu::best_isa(); }
+
+DEU_API int deu_isa() { return deu::chosen_isa; }
+
+DEU_API void deu_use_isa(int isa) { deu::chosen_isa = isa < deu::best_isa() ? isa : deu::best_isa(); }
+
+DEU_API void deu_forward(const deu::Plan* plan, const void* t, void* y, const void* a, const void* b, const void* c,
+                         const void* c1, const void* c2, double* centre, int threads) {
+  deu::forward(*plan, t, y, {*plan, {a, b, c, c1, c2}}, centre, threads);
+}
+
+DEU_API void deu_backward(const deu::Plan* plan, const void* t, const void* g, void* grad_t, const void* a,
+                          const void* b, const void* c, const void* c1, const void* c2, const double* centre,
+                          void* grad_a, void* grad_b, void* grad_c, void* grad_c1, void* grad_c2, int threads) {
+  void* const grads[5] = {grad_a, grad_b, grad_c, grad_c1, grad_c2};
+  deu::backward(*plan, t, g, grad_t, {*plan, {a, b, c, c1, c2}}, centre, grads, threads);
+}

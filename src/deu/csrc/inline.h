@@ -1,0 +1,8 @@
+// Functions that must become part of the loop that calls them, or the loop is not vectorised.
+#pragma once
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#define DEU_INLINE static __forceinline
+#else
+#define DEU_INLINE static inline __attribute__((always_inline))
+#endif

@@ -1,0 +1,343 @@
+// The kernels for one instruction set.  The build compiles this file once for each, with
+// DEU_ISA naming the namespace, so that no inlined code of one is ever called by another.
+
+#include <cfloat>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <math.h>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#include "inline.h"
+#include "job.h"
+#include "kernels.h"
+
+#ifndef DEU_ISA
+#define DEU_ISA portable
+#endif
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#define DEU_SIMD __pragma(loop(ivdep))
+#define DEU_SIMD_SUM(...)
+#define DEU_UNROLL
+#else
+#define DEU_PRAGMA(text) _Pragma(#text)
+#define DEU_SIMD DEU_PRAGMA(omp simd)
+#if defined(__clang__)
+#define DEU_UNROLL DEU_PRAGMA(unroll)
+#else
+#define DEU_UNROLL DEU_PRAGMA(GCC unroll 16)
+#endif
+#define DEU_SIMD_SUM(...) DEU_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+#endif
+
+namespace deu {
+namespace DEU_ISA {
+
+#include "narrow.h"
+
+#include "vmath.h"
+
+#include "elementwise.h"
+
+#include "entire.h"
+
+template <class V, bool SMALL, class T = typename V::T>
+static void forward_any(const Neuron& neuron, const Limits& limits, const T* t, T* y, int count) {
+  const Unit<V> u(neuron, limits);
+  if (limits.continuous) {
+    if (neuron.kind == REAL) return forward_row<REAL, true, SMALL>(u, t, y, count);
+    return forward_row<OSCILLATING, true, SMALL>(u, t, y, count);
+  }
+  switch (neuron.kind) {
+    case STEP: return forward_row<STEP, false, SMALL>(u, t, y, count);
+    case POLYNOMIAL: return forward_row<POLYNOMIAL, false, SMALL>(u, t, y, count);
+    case EXPONENTIAL: return forward_row<EXPONENTIAL, false, SMALL>(u, t, y, count);
+    case REAL: return forward_row<REAL, false, SMALL>(u, t, y, count);
+    case CRITICAL: return forward_row<CRITICAL, false, SMALL>(u, t, y, count);
+    default: return forward_row<OSCILLATING, false, SMALL>(u, t, y, count);
+  }
+}
+
+template <class V, bool SLOPE, class T = typename V::T>
+static void backward_any(const Neuron& neuron, const Limits& limits, const T* t, const T* g, T* grad_t, int count,
+                         Sums* sums) {
+  const Unit<V> u(neuron, limits);
+  if (limits.continuous) {
+    if (neuron.kind == REAL) return backward_row<REAL, true, SLOPE>(u, t, g, grad_t, count, sums);
+    return backward_row<OSCILLATING, true, SLOPE>(u, t, g, grad_t, count, sums);
+  }
+  switch (neuron.kind) {
+    case STEP: return backward_row<STEP, false, SLOPE>(u, t, g, grad_t, count, sums);
+    case POLYNOMIAL: return backward_row<POLYNOMIAL, false, SLOPE>(u, t, g, grad_t, count, sums);
+    case EXPONENTIAL: return backward_row<EXPONENTIAL, false, SLOPE>(u, t, g, grad_t, count, sums);
+    case REAL: return backward_row<REAL, false, SLOPE>(u, t, g, grad_t, count, sums);
+    case CRITICAL: return backward_row<CRITICAL, false, SLOPE>(u, t, g, grad_t, count, sums);
+    default: return backward_row<OSCILLATING, false, SLOPE>(u, t, g, grad_t, count, sums);
+  }
+}
+
+// Rows are worked on in pieces of at most this many elements, which stay in the first cache;
+// sums in float32 never run over more than one piece.
+constexpr int PIECE = 512;
+constexpr int CHANNELS = 16;
+constexpr int TILE = 128;  // positions of a piece when CHANNELS channels are worked on together
+static_assert(CHANNELS * TILE >= PIECE, "buffers are shared");
+
+template <class V>
+static void forward_wide(const Neuron& neuron, const Limits& limits, const double* t, double* y, int count) {
+  if (neuron.kind == ENTIRE) forward_entire(Unit<Double>(neuron, limits), t, y, count);
+  else forward_any<V, false>(neuron, limits, t, y, count);
+}
+
+template <class V, bool SLOPE>
+static void backward_wide(const Neuron& neuron, const Limits& limits, const double* t, const double* g, double* grad_t,
+                          int count, Sums* sums) {
+  if (neuron.kind == ENTIRE) backward_entire(Unit<Double>(neuron, limits), t, g, grad_t, count, sums);
+  else backward_any<V, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
+}
+
+static void forward_piece(const Neuron& neuron, const Limits& limits, const double* t, double* y, int count) {
+  forward_wide<Double>(neuron, limits, t, y, count);
+}
+
+static void forward_piece(const Neuron& neuron, const Limits& limits, const float* t, float* y, int count) {
+  if (neuron.small) return forward_any<Single, true>(neuron, limits, t, y, count);
+  if (!neuron.wide) return forward_any<Single, false>(neuron, limits, t, y, count);
+  double time[PIECE], value[PIECE];
+  for (int i = 0; i < count; ++i) time[i] = t[i];
+  forward_wide<Medium>(neuron, limits, time, value, count);
+  for (int i = 0; i < count; ++i) narrow(value[i], y + i);
+}
+
+template <bool SLOPE>
+static void backward_piece(const Neuron& neuron, const Limits& limits, const double* t, const double* g,
+                           double* grad_t, int count, Sums* sums) {
+  backward_wide<Double, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
+}
+
+template <bool SLOPE>
+static void backward_piece(const Neuron& neuron, const Limits& limits, const float* t, const float* g, float* grad_t,
+                           int count, Sums* sums) {
+  if (!neuron.wide) return backward_any<Single, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
+  double time[PIECE], grad[PIECE], moved[PIECE];
+  for (int i = 0; i < count; ++i) time[i] = t[i], grad[i] = g[i];
+  backward_wide<Medium, SLOPE>(neuron, limits, time, grad, moved, count, sums);
+  if (!SLOPE) return;
+  for (int i = 0; i < count; ++i) narrow(moved[i], grad_t + i);
+}
+
+// Eight positions of CHANNELS neighbouring channels, from a tensor to rows and back.
+
+template <class S, class W>
+DEU_INLINE void gather_block(const S* source, int64_t stride, W* rows, int width) {
+  for (int i = 0; i < 8; ++i)
+    for (int c = 0; c < CHANNELS; ++c) rows[c * width + i] = widen(source[i * stride + c]);
+}
+
+template <class S, class W>
+DEU_INLINE void scatter_block(const W* rows, int width, S* target, int64_t stride) {
+  for (int i = 0; i < 8; ++i)
+    for (int c = 0; c < CHANNELS; ++c) narrow(rows[c * width + i], target + i * stride + c);
+}
+
+#if defined(__AVX2__)
+
+DEU_INLINE void transpose8(const float* source, int64_t source_stride, float* target, int64_t target_stride) {
+  __m256 r[8], s[8];
+  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(source + i * source_stride);
+  for (int i = 0; i < 8; i += 2) {
+    s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+    s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
+    r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xee);
+    r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
+    r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xee);
+  }
+  for (int i = 0; i < 4; ++i) {
+    _mm256_storeu_ps(target + i * target_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
+    _mm256_storeu_ps(target + (i + 4) * target_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+  }
+}
+
+template <class S>
+DEU_INLINE void gather_block(const S* source, int64_t stride, float* rows, int width) {
+  float wide[8 * CHANNELS];
+  for (int i = 0; i < 8; ++i)
+    for (int c = 0; c < CHANNELS; ++c) wide[i * CHANNELS + c] = widen(source[i * stride + c]);
+  for (int c = 0; c < CHANNELS; c += 8) transpose8(wide + c, CHANNELS, rows + c * width, width);
+}
+
+DEU_INLINE void gather_block(const float* source, int64_t stride, float* rows, int width) {
+  for (int c = 0; c < CHANNELS; c += 8) transpose8(source + c, stride, rows + c * width, width);
+}
+
+template <class S>
+DEU_INLINE void scatter_block(const float* rows, int width, S* target, int64_t stride) {
+  float wide[8 * CHANNELS];
+  for (int c = 0; c < CHANNELS; c += 8) transpose8(rows + c * width, width, wide + c, CHANNELS);
+  for (int i = 0; i < 8; ++i)
+    for (int c = 0; c < CHANNELS; ++c) narrow(wide[i * CHANNELS + c], target + i * stride + c);
+}
+
+DEU_INLINE void scatter_block(const float* rows, int width, float* target, int64_t stride) {
+  for (int c = 0; c < CHANNELS; c += 8) transpose8(rows + c * width, width, target + c, stride);
+}
+
+#endif
+
+// The type that elements are worked on in.
+template <class S>
+struct Work {
+  using type = float;
+};
+template <>
+struct Work<double> {
+  using type = double;
+};
+
+template <class S>
+static const S* at(const void* base, const Strides& s, int64_t outer, int64_t channel, int64_t inner) {
+  return static_cast<const S*>(base) + outer * s.outer + channel * s.channel + inner * s.inner;
+}
+
+// Copies between a tensor and rows of `width` elements, one row a channel.
+template <class S, class W>
+struct Tile {
+  const Layout& layout;
+  int64_t channel, position;
+  int channels, count, width;
+
+  template <class Move>
+  void each_run(Move move) const {
+    int done = 0;
+    while (done < count) {
+      const int64_t outer = (position + done) / layout.inner, inner = (position + done) % layout.inner;
+      const int64_t left = layout.inner - inner;
+      const int run = static_cast<int>(left < count - done ? left : count - done);
+      move(done, run, outer, inner);
+      done += run;
+    }
+  }
+
+  void load(const void* base, const Strides& s, W* rows) const {
+    each_run([&](int done, int run, int64_t outer, int64_t inner) {
+      const S* source = at<S>(base, s, outer, channel, inner);
+      W* target = rows + done;
+      if (channels == 1 && s.inner == 1) {
+        DEU_SIMD
+        for (int i = 0; i < run; ++i) target[i] = widen(source[i]);
+        return;
+      }
+      int i = 0;
+      if (channels == CHANNELS && s.channel == 1)
+        for (; i + 8 <= run; i += 8) gather_block(source + i * s.inner, s.inner, target + i, width);
+      for (; i < run; ++i)
+        for (int c = 0; c < channels; ++c) target[c * width + i] = widen(source[c * s.channel + i * s.inner]);
+    });
+  }
+
+  void store(const W* rows, const Strides& s, void* base) const {
+    each_run([&](int done, int run, int64_t outer, int64_t inner) {
+      S* target = const_cast<S*>(at<S>(base, s, outer, channel, inner));
+      const W* source = rows + done;
+      if (channels == 1 && s.inner == 1) {
+        DEU_SIMD
+        for (int i = 0; i < run; ++i) narrow(source[i], target + i);
+        return;
+      }
+      int i = 0;
+      if (channels == CHANNELS && s.channel == 1)
+        for (; i + 8 <= run; i += 8) scatter_block(source + i, width, target + i * s.inner, s.inner);
+      for (; i < run; ++i)
+        for (int c = 0; c < channels; ++c) narrow(source[c * width + i], target + c * s.channel + i * s.inner);
+    });
+  }
+
+  // The tensor's own memory as a row, where it is one.
+  const W* direct(const void* base, const Strides& s) const {
+    if (sizeof(S) != sizeof(W) || channels > 1 || s.inner != 1) return nullptr;
+    const int64_t outer = position / layout.inner, inner = position % layout.inner;
+    if (inner + count > layout.inner) return nullptr;
+    return reinterpret_cast<const W*>(at<S>(base, s, outer, channel, inner));
+  }
+};
+
+// One unit of work: a range of positions, of one channel or, where channels lie next to each
+// other, of all of them, CHANNELS at a time.
+template <class S, bool BACKWARD>
+static void work(const Job& job, int64_t unit) {
+  using W = typename Work<S>::type;
+  const Layout& layout = job.layout;
+  const int64_t block = unit % job.position_blocks;
+  const int64_t first = job.channels_together ? 0 : unit / job.position_blocks;
+  const int64_t last = job.channels_together ? layout.channels : first + 1;
+  const int64_t from = block * job.position_block, positions = layout.outer * layout.inner;
+  const int64_t to = positions < from + job.position_block ? positions : from + job.position_block;
+  const int width = job.channels_together ? TILE : PIECE;
+  const int step = job.channels_together ? CHANNELS : 1;
+
+  W time[CHANNELS * TILE], grad[CHANNELS * TILE], result[CHANNELS * TILE];
+  Sums* sums = job.sums + block * layout.channels;
+  Sums* pulled_sums = job.neighbour_sums + block * layout.channels;
+  double* centres = job.centres + block * layout.channels;
+
+  for (int64_t position = from; position < to; position += width) {
+    const int count = static_cast<int>(to - position < width ? to - position : width);
+    for (int64_t channel = first; channel < last; channel += step) {
+      const int channels = static_cast<int>(last - channel < step ? last - channel : step);
+      const Tile<S, W> tile{layout, channel, position, channels, count, width};
+      const W* t = tile.direct(job.t, job.in);
+      const W* g = BACKWARD ? tile.direct(job.g, job.grad) : nullptr;
+      W* y = const_cast<W*>(tile.direct(job.result, job.out));
+      const bool indirect = y == nullptr;
+      if (t == nullptr) tile.load(job.t, job.in, time), t = time;
+      if (BACKWARD && g == nullptr) tile.load(job.g, job.grad, grad), g = grad;
+      if (indirect) y = result;
+      for (int c = 0; c < channels; ++c) {
+        const int64_t i = channel + c;
+        const W* row = t + c * width;
+        const bool pull = job.pulled != nullptr && job.pulled[i];
+        if (BACKWARD) {
+          backward_piece<true>(job.neurons[i], job.limits, row, g + c * width, y + c * width, count, sums + i);
+          // A neighbour only lends the gradients of its coefficients.
+          if (pull)
+            backward_piece<false>(job.neighbours[i], job.limits, row, g + c * width, y, count, pulled_sums + i);
+        } else {
+          if (pull)
+            for (int k = 0; k < count; ++k) centres[i] += static_cast<double>(row[k]);
+          forward_piece(job.neurons[i], job.limits, row, y + c * width, count);
+        }
+      }
+      if (indirect) tile.store(y, job.out, job.result);
+    }
+  }
+}
+
+template <bool BACKWARD>
+static void run(const Job& job, int64_t unit) {
+  switch (job.dtype) {
+    case FLOAT64: return work<double, BACKWARD>(job, unit);
+    case BFLOAT16: return work<BFloat16, BACKWARD>(job, unit);
+    case FLOAT16: return work<Half, BACKWARD>(job, unit);
+    default: return work<float, BACKWARD>(job, unit);
+  }
+}
+
+static void point(const Neuron& neuron, const Limits& limits, double t, double* value, double* slope) {
+  const double one = 1;
+  Sums unused{};
+  forward_wide<Double>(neuron, limits, &t, value, 1);
+  backward_wide<Double, true>(neuron, limits, &t, &one, slope, 1, &unused);
+}
+
+extern const Kernels kernels;
+const Kernels kernels = {run<false>, run<true>, point, TILE};
+
+}  // namespace DEU_ISA
+}  // namespace deu
