@@ -6,6 +6,8 @@ Each unit is the closed-form solution of ``a y'' + b y' + c y = u(t)``, from fiv
 from . import functional as functional
 from . import init as init
 from . import reference as reference
+from ._explain import formula as formula
+from ._explain import subspaces as subspaces
 from .modules import DEU as DEU
 from .modules import LazyDEU as LazyDEU
 

@@ -16,8 +16,8 @@ import math
 import torch
 from torch import Tensor
 
-# Where both roots count as near 0, or one does, and how many terms reach 1e-16 there; and how
-# many do so for |z| < 1.
+# Roots within 1/4 of 0 count as near it.  Both are for |x| < 1/4, |k| < 1/32; how many terms
+# reach 1e-16 there, and how many for |z| < 1.
 _NEAR_X, _NEAR_K, _SERIES_TERMS = 1 / 4, 1 / 32, 16
 _Z_TERMS = 11
 
@@ -61,7 +61,8 @@ def step_response(
 ) -> Tensor:
     """U for t > 0, from X and Y of the same arguments."""
     tiny = (x.abs() < _NEAR_X) & (k.abs() < _NEAR_K)
-    one_root = ~tiny & (k.abs() < _NEAR_K)  # one root near 0, the other not: then z > 1/32
+    distance = x.abs() + z.clamp(min=_NEAR_K).sqrt()  # of the far root from 0, if it is real
+    one_root = ~tiny & (z > _NEAR_K) & (k.abs() < _NEAR_X * distance)
     plain = ~tiny & ~one_root
     y_over_t = _pick(t != 0, big_y, 1.0) / _pick(t != 0, t, 1.0)
 
@@ -75,6 +76,7 @@ def step_response(
 
     closed = (1 - big_x + x * y_over_t) / _pick(plain, k, 1.0)
 
+    # One root near 0, the other not.
     s = _pick(one_root, z, 1.0).sqrt()
     far = torch.where(x < 0, x - s, x + s)
     far = _pick(one_root, far, 1.0)

@@ -63,32 +63,25 @@ def _find() -> str | None:
     return next((path for path in paths if os.path.exists(path)), None)
 
 
-WANTED = os.environ.get("DEU_NATIVE", "1") != "0"
-PATH = _find() if WANTED else None
-
-
-@functools.cache
-def library() -> ctypes.CDLL | None:
-    """The kernels, or None where they were not built (or are switched off by DEU_NATIVE=0)."""
-    if PATH is None:
-        if WANTED:
-            warnings.warn(
-                "deu: the compiled CPU kernels are not there; using the slower plain PyTorch "
-                "reference. Install a C++ compiler and reinstall deu to have them.",
-                stacklevel=2,
-            )
-        return None
+def _load() -> tuple[ctypes.CDLL | None, str | None]:
+    """The kernels, or None and what to tell the user (nothing if DEU_NATIVE=0 says so)."""
+    if os.environ.get("DEU_NATIVE", "1") == "0":
+        return None, None
+    path = _find()
+    if path is None:
+        return None, (
+            "deu: the compiled CPU kernels are not there; using the slower PyTorch reference. "
+            "Install a C++ compiler and reinstall deu to have them."
+        )
     try:
-        lib = ctypes.CDLL(PATH)
+        lib = ctypes.CDLL(path)
         if lib.deu_abi() != _ABI:
             raise OSError("it belongs to another version of deu")
     except (OSError, AttributeError) as error:
-        warnings.warn(
-            f"deu: the compiled CPU kernels at {PATH} cannot be loaded ({error}); "
-            "using the slower plain PyTorch reference. Reinstall deu to build them again.",
-            stacklevel=2,
+        return None, (
+            f"deu: the compiled CPU kernels at {path} cannot be loaded ({error}); "
+            "using the slower plain PyTorch reference. Reinstall deu to build them again."
         )
-        return None
     pointer = ctypes.c_void_p
     lib.deu_forward.argtypes = [pointer] * 9 + [ctypes.c_int]
     lib.deu_forward.restype = None
@@ -98,27 +91,36 @@ def library() -> ctypes.CDLL | None:
     lib.deu_use_openmp(_openmp())
     if os.environ.get("DEU_ISA") in ISAS:
         lib.deu_use_isa(ISAS.index(os.environ["DEU_ISA"]))
-    return lib
+    return lib, None
+
+
+# Loaded with the module, so that torch.compile sees a constant.
+_library, _regret = _load()
+AVAILABLE = _library is not None
+
+
+@functools.cache
+def _warn_once() -> None:
+    if _regret is not None:
+        warnings.warn(_regret, stacklevel=2)
 
 
 def isas() -> list[str]:
     """The instruction sets that this machine can run, slowest first."""
-    lib = library()
-    return [] if lib is None else list(ISAS[: lib.deu_best_isa() + 1])
+    return [] if _library is None else list(ISAS[: _library.deu_best_isa() + 1])
 
 
 @contextmanager
 def use_isa(name: str) -> Iterator[None]:
     """Run with another instruction set than the best one, for tests and comparisons."""
-    lib = library()
-    if lib is None or name not in isas():
+    if _library is None or name not in isas():
         raise ValueError(f"instruction set {name!r} is not one of {isas()}")
-    before = lib.deu_isa()
-    lib.deu_use_isa(ISAS.index(name))
+    before = _library.deu_isa()
+    _library.deu_use_isa(ISAS.index(name))
     try:
         yield
     finally:
-        lib.deu_use_isa(before)
+        _library.deu_use_isa(before)
 
 
 _Strides = tuple[int, int, int]
@@ -167,15 +169,16 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-_plans: dict[tuple, tuple[_Plan, int, bool, bool]] = {}
+_plans: dict[tuple, tuple[_Plan, int, bool, bool] | None] = {}
 
 
 def _plan(
     t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
-) -> tuple[int, bool, bool]:
-    """The address of a ready Plan, and whether t and grad have to be made contiguous for it.
+) -> tuple[int, bool, bool] | None:
+    """The address of a ready Plan, and whether t and grad have to be copied into its order.
 
-    ``out`` is ``empty_like(t)``, so that its strides follow from those of t.
+    ``out`` is ``empty_like(t)``, so that its strides follow from those of t. None if the kernels
+    cannot walk along ``out``: then everything has to be made contiguous.
     """
     key = (
         t.shape,
@@ -186,22 +189,22 @@ def _plan(
         a.shape[0],
         settings,
     )
-    found = _plans.get(key)
-    if found is None:
-        found = _make_plan(t, grad, out, a, settings)
+    if key not in _plans:
         if len(_plans) >= 4096:  # shapes that never come back must not fill the memory
             _plans.clear()
-        _plans[key] = found
-    return found[1:]
+        _plans[key] = _make_plan(t, grad, out, a, settings)
+    found = _plans[key]
+    return None if found is None else found[1:]
 
 
 def _make_plan(
     t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
-) -> tuple[_Plan, int, bool, bool]:
+) -> tuple[_Plan, int, bool, bool] | None:
     channels = a.shape[0]
     dim = settings.dim % t.ndim if t.ndim and channels > 1 else 0
     sizes_and_strides = _layout(out, dim, channels)
-    assert sizes_and_strides is not None, "an output's own layout always collapses"
+    if sizes_and_strides is None:
+        return None
     sizes, out_strides = sizes_and_strides
 
     def source(x: Tensor) -> tuple[bool, _Strides]:
@@ -237,9 +240,9 @@ def _in_order_of(x: Tensor, out: Tensor) -> Tensor:
 
 
 def fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
-    """Whether the kernels were built and take these tensors; answers without loading them."""
+    """Whether the kernels are there and take these tensors."""
     return (
-        PATH is not None
+        AVAILABLE
         and t.device.type == "cpu"
         and coefficients[0].device.type == "cpu"
         and t.dtype in _DTYPES
@@ -247,8 +250,10 @@ def fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
 
 
 def handles(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
-    """Whether the kernels take these tensors, loading them the first time."""
-    return library() is not None and fits(t, coefficients)
+    """The same, warning the first time that tensors on the CPU have to do without."""
+    if not AVAILABLE and t.device.type == "cpu":
+        _warn_once()
+    return fits(t, coefficients)
 
 
 def _uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -266,17 +271,22 @@ def forward(
     t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
 ) -> tuple[Tensor, Tensor]:
     """y, and the mean input of each neuron where outward gravitation will ask for it."""
-    lib = library()
-    assert lib is not None
+    assert _library is not None
     coefficients = _uniform(coefficients)
     a, b, c, c1, c2 = coefficients
     y = torch.empty_like(t)
     wanted = a.shape[0] if settings.training and settings.solution == "paper" else 0
     centre = torch.empty(wanted, dtype=torch.float64)
-    plan, copy_t, _ = _plan(t, None, y, a, settings)
+    if t.numel() == 0:
+        return y, centre.zero_()
+    planned = _plan(t, None, y, a, settings)
+    if planned is None:
+        contiguous, centre = forward(t.contiguous(), coefficients, settings)
+        return y.copy_(contiguous), centre
+    plan, copy_t, _ = planned
     if copy_t:
         t = _in_order_of(t, y)
-    lib.deu_forward(
+    _library.deu_forward(
         plan,
         t.data_ptr(),
         y.data_ptr(),
@@ -299,21 +309,26 @@ def backward(
     settings: Settings,
 ) -> tuple[Tensor, ...]:
     """The gradients of t and of the five coefficients."""
-    lib = library()
-    assert lib is not None
+    assert _library is not None
     dtypes = [p.dtype for p in coefficients]
     coefficients = _uniform(coefficients)
     a, b, c, c1, c2 = coefficients
     grad_t = torch.empty_like(t)
     if grad.dtype != t.dtype:
         grad = grad.to(t.dtype)
-    plan, copy_t, copy_grad = _plan(t, grad, grad_t, a, settings)
+    grads = torch.empty((5, a.shape[0]), dtype=a.dtype).unbind()
+    if t.numel() == 0:
+        return grad_t, *(g.zero_().to(d) for g, d in zip(grads, dtypes, strict=True))
+    planned = _plan(t, grad, grad_t, a, settings)
+    if planned is None:
+        moved, *rest = backward(grad.contiguous(), t.contiguous(), coefficients, centre, settings)
+        return grad_t.copy_(moved), *(g.to(d) for g, d in zip(rest, dtypes, strict=True))
+    plan, copy_t, copy_grad = planned
     if copy_t:
         t = _in_order_of(t, grad_t)
     if copy_grad:
         grad = _in_order_of(grad, grad_t)
-    grads = torch.empty((5, a.shape[0]), dtype=a.dtype).unbind()
-    lib.deu_backward(
+    _library.deu_backward(
         plan,
         t.data_ptr(),
         grad.data_ptr(),
@@ -327,6 +342,4 @@ def backward(
         *[g.data_ptr() for g in grads],
         torch.get_num_threads(),
     )
-    if any(d != a.dtype for d in dtypes):
-        grads = tuple(g.to(d) for g, d in zip(grads, dtypes, strict=True))
-    return grad_t, *grads
+    return grad_t, *(g.to(d) for g, d in zip(grads, dtypes, strict=True))

@@ -8,6 +8,7 @@ in a layer of a few thousand numbers that is most of the time.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -29,8 +30,8 @@ def _forward(
 ) -> tuple[Tensor, Tensor]:
     if _native.handles(t, coefficients):
         return _native.forward(t, coefficients, settings)
-    with torch.no_grad():
-        y = _reference(t, coefficients, settings)
+    with torch.no_grad():  # the value is the same in training
+        y = _reference(t, coefficients, settings._replace(training=False))
     return torch.empty_like(t).copy_(y), _no_centre(t, coefficients, settings)
 
 
@@ -48,10 +49,15 @@ def _backward(
 ) -> tuple[Tensor, ...]:
     if _native.handles(t, coefficients):
         return _native.backward(grad, t, coefficients, centre, settings)
-    inputs = tuple(x.detach().requires_grad_() for x in (t, *coefficients))
-    with torch.enable_grad():
+
+    def by_reference() -> tuple[Tensor, ...]:
+        inputs = tuple(x.detach().requires_grad_() for x in (t, *coefficients))
         y = _reference(inputs[0], inputs[1:], settings)
-        grads = torch.autograd.grad(y, inputs, grad, allow_unused=True, materialize_grads=True)
+        return torch.autograd.grad(y, inputs, grad, allow_unused=True, materialize_grads=True)
+
+    # Autograd is off in the thread that an operator runs in, and on in a new one.
+    with ThreadPoolExecutor(1) as thread:
+        grads = thread.submit(by_reference).result()
     return torch.empty_like(t).copy_(grads[0]), *grads[1:]
 
 

@@ -38,10 +38,12 @@ def deu(
             (there ``c1`` and ``c2`` are :math:`y(0)` and :math:`y'(0)`).
         eps: below it a coefficient counts as zero.
         sharpness: of the smoothed step, in the paper's solution.
-        max_exponent: every exponential is :math:`e^{\min(x, \text{max\_exponent})}`.
+        max_exponent: every exponential is :math:`e^{\min(x, \text{max\_exponent})}`. At least 1;
+            more than 40 counts as 40 in float32 and below, more than 300 as 300 in float64.
         bound: values are cut at ± this; their gradients are not.
         max_grad_norm: each neuron's gradient of its five coefficients is scaled down to this
-            norm. ``None``: never.
+            norm, in every backward pass through the call (with ``create_graph=True`` a loss may
+            pass more than once). ``None``: never.
         training: give coefficients that count as zero their gradient by outward gravitation.
 
     Returns:
@@ -52,7 +54,7 @@ def deu(
         >>> t = torch.tensor([[-1.0, -1.0], [2.0, 2.0]])
         >>> a, b, c = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
         >>> c1 = c2 = torch.zeros(2)
-        >>> deu(t, a, b, c, c1, c2)  # a ReLU and a steep sigmoid
+        >>> deu(t, a, b, c, c1, c2).round(decimals=4)  # a ReLU and a steep sigmoid
         tensor([[0., 0.],
                 [2., 1.]])
     """

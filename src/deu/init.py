@@ -72,10 +72,17 @@ def fit(
         >>> near_tanh.max_error < 0.2
         True
     """
-    if not low < high:
-        raise ValueError(f"the range to fit over must have low < high; got low={low}, high={high}")
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(
+            f"the range to fit over must be finite, with low < high; got low={low}, high={high}"
+        )
     t = torch.linspace(low, high, 257, dtype=torch.float64)
-    target = function(t).detach().to(torch.float64)
+    target = function(t)
+    if not isinstance(target, Tensor):
+        raise TypeError(
+            f"the function to fit must return a tensor; it returned {type(target).__name__}"
+        )
+    target = target.detach().to(torch.float64)
     if target.shape != t.shape or not target.isfinite().all():
         raise ValueError(
             f"the function to fit must take {tuple(t.shape)} finite numbers to as many; "
@@ -142,6 +149,7 @@ class _Search:
         c1, c2 = (m22 * r1 - m12 * r2) / determinant, (m11 * r2 - m12 * r1) / determinant
         return c1, c2, (f + c1 * f1 + c2 * f2 - self.target[:, None]).square().mean(0)
 
+    @torch.enable_grad()
     def run(self) -> Tensor:
         with torch.no_grad():
             sizes = torch.logspace(-1.5, 2, 8, dtype=torch.float64)
@@ -182,14 +190,14 @@ def _random(n: int, solution: str) -> tuple[Tensor, ...]:
 
 def _spread(n: int, solution: str) -> tuple[Tensor, ...]:
     low, high = math.log(0.5), math.log(8.0)
-    steps = torch.linspace(low, high, n) if n > 1 else torch.tensor([(low + high) / 2])
-    omega = steps.double().exp()
+    steps = [low + (high - low) * i / (n - 1) for i in range(n)] if n > 1 else [(low + high) / 2]
+    omega = torch.tensor(steps, dtype=torch.float64).exp()
     c1, c2 = (torch.rand(2, n, dtype=torch.float64) - 0.5).unbind()
     return omega**-2, 0.2 / omega, torch.ones(n), c1, c2
 
 
 def _constant(*coefficients: float) -> Callable[[int, str], tuple[Tensor, ...]]:
-    return lambda n, solution: tuple(torch.full((n,), v) for v in coefficients)
+    return lambda n, solution: tuple(torch.full((n,), v, dtype=torch.float64) for v in coefficients)
 
 
 def _identity(n: int, solution: str) -> tuple[Tensor, ...]:
@@ -248,7 +256,7 @@ def fill(coefficients: tuple[Tensor, ...], init: Init, solution: str) -> None:
     """Set the five coefficients of a layer in place."""
     n = coefficients[0].numel()
     if isinstance(init, Fit):
-        values: tuple[Tensor, ...] = tuple(torch.full((n,), v) for v in init.coefficients)
+        values = _constant(*init.coefficients)(n, solution)
     else:
         values = NAMED[init](n, solution)
     for parameter, value in zip(coefficients, values, strict=True):

@@ -171,7 +171,8 @@ class LazyDEU(LazyModuleMixin, DEU):
             super().reset_parameters()
 
     def initialize_parameters(self, input: Tensor) -> None:
-        if not self.has_uninitialized_params():
+        if not self.has_uninitialized_params():  # loaded from a state_dict
+            self.num_features = self.a.numel()
             return
         if not -input.ndim <= self.dim < input.ndim:
             raise ValueError(

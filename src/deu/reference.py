@@ -18,6 +18,7 @@ from ._subspaces import Form, Kind
 
 # e^300 squared is still finite in float64.
 _LARGEST_EXPONENT = 300.0
+_LAMBDA = 1e-9
 
 
 def deu(
@@ -49,10 +50,14 @@ def deu(
     """
     dtype = working_dtype(t.device)
     limit = min(max_exponent, _LARGEST_EXPONENT)
-    time = t.to(dtype)
-    coefficients = [p.to(dtype) for p in (a, b, c, c1, c2)]
+    # torch.compile takes no Function with a jvp, and forward-mode differentiation none without.
+    compiling = torch.compiler.is_compiling()
+    widen = _Widen if compiling else _WidenBothWays
+    time = widen.apply(t, dtype)
+    coefficients = [widen.apply(p, dtype) for p in (a, b, c, c1, c2)]
     if max_grad_norm is not None:
-        coefficients = list(_LimitGradient.apply(max_grad_norm, *coefficients))
+        limit_gradient = _LimitGradient if compiling else _LimitGradientBothWays
+        coefficients = list(limit_gradient.apply(max_grad_norm, *coefficients))
     shape = [1] * t.ndim
     if a.numel() > 1:
         shape[dim] = a.numel()
@@ -72,7 +77,7 @@ def deu(
         centre = time.detach().mean(dim=others) if others else time.detach()
         neighbour = _neighbour(value, coefficients, centre.reshape(-1).expand_as(a), eps)
         pull = value(time.detach(), neighbour, shape)
-        y = y + (pull - pull.detach())
+        y = y + torch.where(pull.isfinite(), pull - pull.detach(), 0.0)
     return y.to(t.dtype)
 
 
@@ -81,8 +86,10 @@ def _evaluate(
 ) -> Tensor:
     """y(t), not yet bounded, from the normal form."""
     p, q, A, B, Q, K, Af, Bf, Pf, Qf, G = form
-    oscillating, real = kind == Kind.OSCILLATING, kind == Kind.REAL
-    critical, step, entire = kind == Kind.CRITICAL, kind == Kind.STEP, kind == Kind.ENTIRE
+    oscillating, real, critical, step, entire = (
+        kind == k.value  # the number itself, which torch.compile can compare with a tensor
+        for k in (Kind.OSCILLATING, Kind.REAL, Kind.CRITICAL, Kind.STEP, Kind.ENTIRE)
+    )
     positive = t > 0
 
     if solution == "continuous":
@@ -154,16 +161,46 @@ def _neighbour(
     f1 = value_and_slope([*moved, one, zero]) - f
     f2 = value_and_slope([*moved, zero, one]) - f
     rest = value_and_slope(own) - f
-    # (AᵀA + λI)⁻¹AᵀB for A = [f1 f2], two rows: value and slope.
-    m11, m12, m22 = (f1 * f1).sum(0) + 1e-9, (f1 * f2).sum(0), (f2 * f2).sum(0) + 1e-9
-    r1, r2 = (f1 * rest).sum(0), (f2 * rest).sum(0)
-    determinant = m11 * m22 - m12 * m12
-    c1, c2 = (m22 * r1 - m12 * r2) / determinant, (m11 * r2 - m12 * r1) / determinant
+
+    def cross(u: Tensor, v: Tensor) -> Tensor:
+        return u[0] * v[1] - u[1] * v[0]
+
+    # (AᵀA + λI)⁻¹AᵀB for A = [f1 f2], a row for the value and a row for the slope, written with
+    # det A so that nothing cancels.
+    det = cross(f1, f2)
+    whole = det * det + _LAMBDA * ((f1 * f1).sum(0) + (f2 * f2).sum(0)) + _LAMBDA * _LAMBDA
+    c1 = (det * cross(rest, f2) + _LAMBDA * (f1 * rest).sum(0)) / whole
+    c2 = (det * cross(f1, rest) + _LAMBDA * (f2 * rest).sum(0)) / whole
     live = [
         torch.where(i, straight_through(m, p), m)
         for i, m, p in zip(inside, moved, coefficients[:3], strict=True)
     ]
     return [*live, c1, c2]
+
+
+class _Widen(torch.autograd.Function):
+    """A cast whose gradient, cast back, becomes the largest number of its type, not infinite."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, dtype: torch.dtype) -> Tensor:
+        return x.to(dtype, copy=True)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.narrow, ctx.wide = inputs[0].dtype, inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        largest = torch.finfo(ctx.narrow).max
+        return grad.clamp(-largest, largest).to(ctx.narrow), None
+
+
+class _WidenBothWays(_Widen):
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return tangent.to(ctx.wide, copy=True)
 
 
 class _LimitGradient(torch.autograd.Function):
@@ -181,10 +218,14 @@ class _LimitGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        norm = torch.stack([g * g for g in grads]).sum(0).clamp(min=1e-30).sqrt()
-        scale = (ctx.max_norm / norm).clamp(max=1.0)
-        return None, *(g * scale for g in grads)
+        # Divided by the largest first, so that no square overflows.
+        together = torch.stack(grads)
+        largest = together.abs().amax(0).clamp(min=1e-30)
+        norm = largest * (together / largest).square().sum(0).sqrt()
+        return None, *torch.where(norm > ctx.max_norm, together / norm * ctx.max_norm, together)
 
+
+class _LimitGradientBothWays(_LimitGradient):
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: Tensor) -> tuple[Tensor, ...]:
         return tuple(t.view_as(t) for t in tangents)

@@ -156,13 +156,15 @@ static Coefficients neighbour(const Coefficients& own, double eps, double centre
   look(moved, f2);
   look(own, rest);
   for (int i = 0; i < 2; ++i) f1[i] -= f[i], f2[i] -= f[i], rest[i] -= f[i];
-  // (AᵀA + λI)⁻¹AᵀB for A = [f1 f2], a row for the value and a row for the slope
-  const double m11 = f1[0] * f1[0] + f1[1] * f1[1] + 1e-9, m22 = f2[0] * f2[0] + f2[1] * f2[1] + 1e-9;
-  const double m12 = f1[0] * f2[0] + f1[1] * f2[1];
-  const double r1 = f1[0] * rest[0] + f1[1] * rest[1], r2 = f2[0] * rest[0] + f2[1] * rest[1];
-  const double determinant = m11 * m22 - m12 * m12;
-  moved.c1 = (m22 * r1 - m12 * r2) / determinant;
-  moved.c2 = (m11 * r2 - m12 * r1) / determinant;
+  // (AᵀA + λI)⁻¹AᵀB for A = [f1 f2], a row for the value and a row for the slope, written with
+  // det A so that nothing cancels.
+  const double lambda = 1e-9;
+  auto dot = [](const double u[2], const double v[2]) { return u[0] * v[0] + u[1] * v[1]; };
+  auto cross = [](const double u[2], const double v[2]) { return u[0] * v[1] - u[1] * v[0]; };
+  const double det = cross(f1, f2);
+  const double whole = det * det + lambda * (dot(f1, f1) + dot(f2, f2)) + lambda * lambda;
+  moved.c1 = (det * cross(rest, f2) + lambda * dot(f1, rest)) / whole;
+  moved.c2 = (det * cross(f1, rest) + lambda * dot(f2, rest)) / whole;
   return moved;
 }
 

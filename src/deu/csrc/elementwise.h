@@ -232,7 +232,7 @@ static void backward_row(const Unit<V>& unit, const T* t, const T* g, T* grad_t,
       if (CONTINUOUS) stopped += beyond ? moved : T(0);
     }
   }
-  if (CONTINUOUS && u.alpha > T(0)) {
+  if (CONTINUOUS && stopped != T(0)) {
     // stop = m/2α moves with α.
     const T through_stop = stopped * (-u.stop / u.alpha);
     sp += KIND == REAL ? through_stop / 2 : through_stop;

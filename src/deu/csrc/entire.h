@@ -76,7 +76,9 @@ struct Response {
 
 DEU_INLINE Response response(double x, double k, double z, double t, double alpha, double kappa, const Homogeneous& h,
                              double X_alpha, double Y_alpha, double X_kappa, double Y_kappa) {
-  const bool small_k = std::fabs(k) < 0.03125, tiny = small_k && std::fabs(x) < 0.25;
+  const double root = std::sqrt(z > 0.03125 ? z : 0.03125);
+  const bool tiny = std::fabs(k) < 0.03125 && std::fabs(x) < 0.25;
+  const bool one_root = !tiny && z > 0.03125 && std::fabs(k) < 0.25 * (std::fabs(x) + root);
   const double safe_t = t > 0 ? t : 1;
 
   // Both roots near 0: Taylor's series by the ODE's recurrence, with its derivatives.
@@ -95,10 +97,9 @@ DEU_INLINE Response response(double x, double k, double z, double t, double alph
     term = next, term_x = next_x, term_k = next_k;
   }
 
-  // One root near 0, the other not: then z > 1/32.
-  const double root = std::sqrt(z > 0.03125 ? z : 0.03125), s = x < 0 ? -root : root;
-  const double far_raw = x + s, far = std::fabs(far_raw) > 0.25 ? far_raw : 1;
-  const double near = within(k / far, 0.125);
+  // One root near 0, the other not.
+  const double s = x < 0 ? -root : root;
+  const double far = x + s, near = within(k / far, 0.25);
   double phi = 0, phi_slope = 0;
   DEU_UNROLL
   for (int j = 10; j >= 0; --j) {
@@ -111,16 +112,16 @@ DEU_INLINE Response response(double x, double k, double z, double t, double alph
   const double split_kappa = (Y_kappa / safe_t - phi_slope * bend + split * bend) / far;
 
   // Neither: the closed form.
-  const double safe_kappa = small_k ? 1 : kappa;
+  const double safe_kappa = tiny || one_root ? 1 : kappa;
   const double closed = (1 - h.X + alpha * h.Y) / safe_kappa;
   const double closed_alpha = (-X_alpha + h.Y + alpha * Y_alpha) / safe_kappa;
   const double closed_kappa = (-X_kappa + alpha * Y_kappa - closed) / safe_kappa;
 
   const double t2 = t * t;
   Response out;
-  out.U = tiny ? t2 * sum : (small_k ? t2 * split : closed);
-  out.U_alpha = tiny ? t2 * t * sum_x : (small_k ? t2 * split_alpha : closed_alpha);
-  out.U_kappa = tiny ? t2 * t2 * sum_k : (small_k ? t2 * split_kappa : closed_kappa);
+  out.U = tiny ? t2 * sum : (one_root ? t2 * split : closed);
+  out.U_alpha = tiny ? t2 * t * sum_x : (one_root ? t2 * split_alpha : closed_alpha);
+  out.U_kappa = tiny ? t2 * t2 * sum_k : (one_root ? t2 * split_kappa : closed_kappa);
   return out;
 }
 
@@ -175,7 +176,7 @@ static void backward_entire(const Unit<Double>& unit, const double* t, const dou
     grad_t[i] = beyond ? 0 : moved;
     stopped += beyond ? moved : 0;
   }
-  if (u.alpha > 0) sp += stopped * (-u.stop / u.alpha);
+  if (stopped != 0) sp += stopped * (-u.stop / u.alpha);
   sums->number[p_] += sp;
   sums->number[q_] += sq;
   sums->number[A_] += sA;

@@ -1,0 +1,64 @@
+"""What the tests share: a seed, a thread count, units of every subspace, gradients by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+NAMES = ("a", "b", "c", "c1", "c2")
+
+# One unit or more of every row of the paper's table, with either sign where signs matter.
+SUBSPACES = [
+    (0.0, 0.0, 0.7),
+    (0.0, -0.8, 0.0),
+    (0.0, 0.9, 0.6),
+    (0.6, 0.0, 0.0),
+    (0.5, 0.0, 1.2),
+    (0.7, 0.0, -0.5),
+    (0.8, 0.6, 0.0),
+    (0.4, 0.3, 0.9),
+    (0.5, 1.0, 0.5),
+    (0.3, 1.1, 0.4),
+    (-0.5, 0.4, 0.8),
+    (0.0, 0.0, 0.0),
+    (0.004, 0.7, -0.003),
+]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers of xdist share the cores, so each keeps to one thread."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def every_subspace(n: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+    """The five coefficients of n units that take turns through the subspaces."""
+    abc = torch.tensor([SUBSPACES[i % len(SUBSPACES)] for i in range(n)], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(n)
+    c12 = torch.rand(n, 2, dtype=torch.float64, generator=generator) - 0.5
+    return [p.contiguous().to(dtype) for p in torch.cat([abc, c12], 1).unbind(1)]
+
+
+def gradients(
+    function: Callable[..., Tensor],
+    t: Tensor,
+    coefficients: list[Tensor],
+    upstream: Tensor | None = None,
+    **options: object,
+) -> dict[str, Tensor]:
+    """``y``, and the gradients of ``sum(upstream * y)``, of ``t`` and the coefficients by name."""
+    inputs = [x.detach().requires_grad_() for x in (t, *coefficients)]
+    y = function(*inputs, **options)
+    if upstream is None:
+        upstream = torch.ones_like(y)
+    grads = torch.autograd.grad(y, inputs, upstream)
+    return {"y": y.detach(), "t": grads[0], **dict(zip(NAMES, grads[1:], strict=True))}
