@@ -40,6 +40,8 @@ GNU = {
         "-mavx512vl",
         "-mfma",
         "-mprefer-vector-width=512",
+        "-funroll-loops",
+        "--param=max-unroll-times=2",
     ],
 }
 MSVC = {

@@ -128,12 +128,19 @@ def measure(
     providers: dict[str, Provider], x: Tensor, grad: Tensor, rounds: int
 ) -> dict[str, list[tuple[float, float]]]:
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in providers}
+    parameters = {
+        name: list(module.parameters()) if isinstance(module, nn.Module) else []
+        for name, module in providers.items()
+    }
     repeats = max(1, 400_000 // x.numel())  # small layers: many calls a timing
     for round_ in range(-1, rounds):
         for name, module in providers.items():
             forward = backward = 0.0
             for _ in range(repeats):
+                # As an optimiser's zero_grad() leaves it.
                 x.grad = None
+                for parameter in parameters[name]:
+                    parameter.grad = None
                 start = time.perf_counter()
                 y = module(x)
                 middle = time.perf_counter()

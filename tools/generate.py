@@ -93,13 +93,12 @@ def solution_code(name: str, solution) -> list[str]:
     lines += assignments([(f"s_{s}", e) for s, e in zip((A, B, C), snapped, strict=True)], " " * 4)
     lines += ["    a = s_a; b = s_b; c = s_c;", "  }", ""]
 
-    lines += ["  // The first row that holds, for snapped coefficients."]
-    lines += ["  static int row(double a, double b, double c, double eps) {"]
+    lines += ["  // The first row from `first` on that holds, for snapped coefficients."]
+    lines += ["  static int row(double a, double b, double c, double eps, int first = 0) {"]
     lines += ["    (void)eps;"]
     for i, row in enumerate(solution.rows[:-1]):
-        lines += [
-            f"    if ({printer.doprint(row.when(m, A, B, C, EPS))}) return {i};  // {row.name}"
-        ]
+        holds = printer.doprint(row.when(m, A, B, C, EPS))
+        lines += [f"    if (first <= {i} && ({holds})) return {i};  // {row.name}"]
     lines += [f"    return {len(solution.rows) - 1};  // {solution.rows[-1].name}", "  }", ""]
 
     lines += ["  static int kind(int row) {"]

@@ -258,13 +258,20 @@ def handles(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
 
 def _uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The five coefficients contiguous and of one type."""
-    dtype = coefficients[0].dtype
-    if dtype not in _DTYPES or any(p.dtype != dtype for p in coefficients):
-        dtype = torch.float64
-        coefficients = tuple(p.to(dtype) for p in coefficients)
-    if all(p.is_contiguous() for p in coefficients):
-        return coefficients
-    return tuple(p.contiguous() for p in coefficients)
+    a, b, c, c1, c2 = coefficients
+    dtype = a.dtype
+    # Spelt out: a generator would cost as much as all of it, and this is most of what is called.
+    if not (dtype == b.dtype == c.dtype == c1.dtype == c2.dtype and dtype in _DTYPES):
+        a, b, c, c1, c2 = (p.to(torch.float64) for p in coefficients)
+    if (
+        a.is_contiguous()
+        and b.is_contiguous()
+        and c.is_contiguous()
+        and c1.is_contiguous()
+        and c2.is_contiguous()
+    ):
+        return a, b, c, c1, c2
+    return tuple(p.contiguous() for p in (a, b, c, c1, c2))
 
 
 def forward(
@@ -310,19 +317,21 @@ def backward(
 ) -> tuple[Tensor, ...]:
     """The gradients of t and of the five coefficients."""
     assert _library is not None
-    dtypes = [p.dtype for p in coefficients]
-    coefficients = _uniform(coefficients)
-    a, b, c, c1, c2 = coefficients
+    a, b, c, c1, c2 = _uniform(coefficients)
+    if a.dtype != coefficients[0].dtype:  # of several types
+        grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), centre, settings)
+        return grad_t, *(g.to(p.dtype) for g, p in zip(grads, coefficients, strict=True))
     grad_t = torch.empty_like(t)
     if grad.dtype != t.dtype:
         grad = grad.to(t.dtype)
-    grads = torch.empty((5, a.shape[0]), dtype=a.dtype).unbind()
+    # One by one: autograd keeps whole tensors as they are, and would copy views of one.
+    grads = [torch.empty_like(a) for _ in range(5)]
     if t.numel() == 0:
-        return grad_t, *(g.zero_().to(d) for g, d in zip(grads, dtypes, strict=True))
+        return grad_t, *(g.zero_() for g in grads)
     planned = _plan(t, grad, grad_t, a, settings)
     if planned is None:
-        moved, *rest = backward(grad.contiguous(), t.contiguous(), coefficients, centre, settings)
-        return grad_t.copy_(moved), *(g.to(d) for g, d in zip(rest, dtypes, strict=True))
+        moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, centre, settings)
+        return grad_t.copy_(moved), *grads
     plan, copy_t, copy_grad = planned
     if copy_t:
         t = _in_order_of(t, grad_t)
@@ -342,4 +351,4 @@ def backward(
         *[g.data_ptr() for g in grads],
         torch.get_num_threads(),
     )
-    return grad_t, *(g.to(d) for g, d in zip(grads, dtypes, strict=True))
+    return grad_t, *grads

@@ -77,11 +77,11 @@ def _differentiable_backward(
 
 
 class EagerDEU(torch.autograd.Function):
-    """The unit in eager mode: saves its input and nothing else of its size."""
+    """The kernels in eager mode: saves its input and nothing else of its size."""
 
     @staticmethod
     def forward(ctx: Any, settings: Settings, t: Tensor, *coefficients: Tensor) -> Tensor:
-        y, centre = _forward(t, coefficients, settings)
+        y, centre = _native.forward(t, coefficients, settings)
         ctx.settings, ctx.centre = settings, centre
         ctx.save_for_backward(t, *coefficients)
         return y
@@ -91,7 +91,11 @@ class EagerDEU(torch.autograd.Function):
         t, *coefficients = ctx.saved_tensors
         if torch.is_grad_enabled():
             return None, *_differentiable_backward(grad, t, tuple(coefficients), ctx.settings)
-        return None, *_backward(grad, t, tuple(coefficients), ctx.centre, ctx.settings)
+        return None, *_native.backward(grad, t, tuple(coefficients), ctx.centre, ctx.settings)
+
+
+# Past Function.apply's own look at torch.func, which has been taken in apply() below.
+_eager = super(torch.autograd.Function, EagerDEU).apply
 
 
 @torch.library.custom_op("deu::forward", mutates_args=())
@@ -142,15 +146,10 @@ def backward_op(
     training: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     settings = Settings(dim, solution, eps, sharpness, max_exponent, bound, max_grad_norm, training)
-    grads = _backward(grad, t, (a, b, c, c1, c2), centre, settings)
-    return (
-        grads[0],
-        grads[1].clone(),
-        grads[2].clone(),
-        grads[3].clone(),
-        grads[4].clone(),
-        grads[5].clone(),
+    grad_t, grad_a, grad_b, grad_c, grad_c1, grad_c2 = _backward(
+        grad, t, (a, b, c, c1, c2), centre, settings
     )
+    return grad_t, grad_a, grad_b, grad_c, grad_c1, grad_c2
 
 
 @backward_op.register_fake
@@ -198,5 +197,5 @@ def apply(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Te
     if type(t) not in _PLAIN or torch._C._len_torch_dispatch_stack():
         return forward_op(t, *coefficients, *settings)[0]
     if torch.is_grad_enabled():
-        return EagerDEU.apply(settings, t, *coefficients)
+        return _eager(settings, t, *coefficients)
     return _native.forward(t, coefficients, settings)[0]

@@ -78,11 +78,6 @@ def deu(
 
 def check_input(t: Tensor, coefficients: tuple[Tensor, ...], dim: int) -> None:
     """Raise an error that says what does not fit: the input's type or shape, or a coefficient's."""
-    if not t.is_floating_point():
-        raise TypeError(
-            f"deu needs a real floating-point input; got {t.dtype}. "
-            "Convert it first, as with t.float()"
-        )
     shape = coefficients[0].shape
     for name, p in zip(("a", "b", "c", "c1", "c2"), coefficients, strict=True):
         if p.ndim != 1 or p.shape != shape:
@@ -90,7 +85,16 @@ def check_input(t: Tensor, coefficients: tuple[Tensor, ...], dim: int) -> None:
                 f"the coefficients must be one-dimensional and of one size; "
                 f"a has shape {tuple(shape)} and {name} has {tuple(p.shape)}"
             )
-    features = shape[0]
+    check_features(t, shape[0], dim)
+
+
+def check_features(t: Tensor, features: int, dim: int) -> None:
+    """The same of the input alone, for units that are known to fit each other."""
+    if not t.is_floating_point():
+        raise TypeError(
+            f"deu needs a real floating-point input; got {t.dtype}. "
+            "Convert it first, as with t.float()"
+        )
     if features == 1:
         return
     if not -t.ndim <= dim < t.ndim:

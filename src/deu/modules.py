@@ -13,7 +13,7 @@ from torch.nn.parameter import Parameter, UninitializedParameter
 from . import _ops
 from . import init as _init
 from ._settings import Settings, check_settings
-from .functional import check_input
+from .functional import check_features
 
 
 class DEU(nn.Module):
@@ -117,7 +117,7 @@ class DEU(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         coefficients = self.coefficients()
-        check_input(input, coefficients, self.dim)
+        check_features(input, self.num_features, self.dim)
         settings = Settings(
             self.dim,
             self.solution,

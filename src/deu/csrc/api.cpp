@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "inline.h"
@@ -76,11 +77,15 @@ static const Kernels& kernels() {
 // A unit of work has at least this many elements: fewer are not worth a thread.
 constexpr int64_t WORTH_A_THREAD = 16384;
 
+// More units of work than this only make more partial sums; each has a multiple of so many
+// positions, that vectors are full.
+constexpr int64_t UNITS = 64, VECTORS = 128;
+
 // Up to which numbers of a neuron's normal form float32 is good enough: for f in closed form, for
 // f with care, for the frequency of an oscillation; and up to which derivatives of those numbers
-// for gradients, whose rounding errors they multiply.
-constexpr double SMALL_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64;
-constexpr double TRUSTED_DERIVATIVE = 64;
+// for gradients, whose rounding errors they multiply; and how far the two ways of float64 reach.
+constexpr double CLOSED_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64;
+constexpr double TRUSTED_DERIVATIVE = 64, TRUSTED_BY_MEDIUM = 1e4, TRUSTED_BY_DOUBLE = 1e8;
 
 static double read(const void* base, int dtype, int64_t i) {
   switch (dtype) {
@@ -106,35 +111,64 @@ struct Coefficients {
 
 using Jacobian = double[NUMBERS][5];
 
-// The normal form of one unit, and its derivatives where they are asked for.
+// The largest in size; NaN if there is one, which no comparison trusts.
+static double largest(const double* numbers, int count) {
+  double most = 0;
+  for (int i = 0; i < count; ++i) {
+    if (std::isnan(numbers[i])) return numbers[i];
+    most = std::fmax(most, std::fabs(numbers[i]));
+  }
+  return most;
+}
+
+static Precision needed(const Neuron& neuron, double numbers, double derivatives) {
+  const bool fast = neuron.kind == OSCILLATING && !(std::fabs(neuron.n[q_]) <= TRUSTED_FREQUENCY);
+  if (!(derivatives <= TRUSTED_BY_MEDIUM)) return DOUBLE;
+  if (fast || !(numbers <= TRUSTED_NUMBER) || !(derivatives <= TRUSTED_DERIVATIVE)) return MEDIUM;
+  return numbers <= CLOSED_NUMBER ? SINGLE_CLOSED : SINGLE;
+}
+
+// The normal form of one unit, for a row of its solution, and its derivatives where they are asked
+// for.  Returns the largest derivative, which says how much its gradients amplify rounding errors.
 template <class Solution>
-static void solve_as(Coefficients k, double eps, Neuron* neuron, Jacobian* jacobian) {
-  Solution::snap(k.a, k.b, k.c, eps);
-  const int row = Solution::row(k.a, k.b, k.c, eps);
+static double fill(int row, Coefficients k, Neuron* neuron, Jacobian* jacobian) {
   Solution::force(row, k.a, k.b, k.c);
   std::memset(neuron->n, 0, sizeof(neuron->n));
   Solution::solve(row, k.a, k.b, k.c, k.c1, k.c2, neuron->n);
   neuron->kind = Solution::kind(row);
-  double most = 0;
-  for (int i = A_; i < NUMBERS; ++i) most = std::fmax(most, std::fabs(neuron->n[i]));
-  const bool fast_turning = neuron->kind == OSCILLATING && std::fabs(neuron->n[q_]) > TRUSTED_FREQUENCY;
-  const bool out_of_reach = neuron->kind == ENTIRE || fast_turning || !(most <= TRUSTED_NUMBER);
-  neuron->small = !out_of_reach && most <= SMALL_NUMBER;
-  neuron->wide = out_of_reach;
+  double steepest = 0;
   if (jacobian != nullptr) {
     std::memset(*jacobian, 0, sizeof(*jacobian));
     Solution::jacobian(row, k.a, k.b, k.c, k.c1, k.c2, *jacobian);
     // Errors of the exponents' own sums do not meet others that cancel them: a quarter counts.
-    double steepest = 0;
-    for (int i = 0; i < NUMBERS; ++i)
-      for (double v : (*jacobian)[i]) steepest = std::fmax(steepest, std::fabs(i < A_ ? v / 4 : v));
-    neuron->wide = out_of_reach || !(steepest <= TRUSTED_DERIVATIVE);
+    const double exponents = largest((*jacobian)[0], 5 * A_) / 4;
+    steepest = largest((*jacobian)[A_], 5 * (NUMBERS - A_));
+    steepest = exponents <= steepest || std::isnan(steepest) ? steepest : exponents;
   }
+  neuron->precision = needed(*neuron, largest(neuron->n + A_, NUMBERS - A_), steepest);
+  return steepest;
 }
 
-static void solve(bool continuous, const Coefficients& k, double eps, Neuron* neuron, Jacobian* jacobian) {
-  if (continuous) solve_as<Continuous>(k, eps, neuron, jacobian);
-  else solve_as<Paper>(k, eps, neuron, jacobian);
+// `narrow`: the tensor is of less than float64.
+static void solve(bool continuous, bool narrow, Coefficients k, double eps, Neuron* neuron, Jacobian* jacobian) {
+  if (!continuous) {
+    Paper::snap(k.a, k.b, k.c, eps);
+    fill<Paper>(Paper::row(k.a, k.b, k.c, eps), k, neuron, jacobian);
+    return;
+  }
+  Continuous::snap(k.a, k.b, k.c, eps);
+  const int row = Continuous::row(k.a, k.b, k.c, eps);
+  if (Continuous::kind(row) == ENTIRE && narrow) {
+    // In float64 the closed forms lose no digit that a narrow tensor has, but right at a seam; and
+    // they are ten times as fast.
+    Jacobian unused;
+    const int closed = Continuous::row(k.a, k.b, k.c, eps, row + 1);
+    if (fill<Continuous>(closed, k, neuron, jacobian != nullptr ? jacobian : &unused) <= TRUSTED_BY_DOUBLE) {
+      neuron->precision = DOUBLE;
+      return;
+    }
+  }
+  fill<Continuous>(row, k, neuron, jacobian);
 }
 
 // Outward gravitation: the neighbour whose gradients a unit's singular coefficients take.
@@ -145,7 +179,7 @@ static Coefficients neighbour(const Coefficients& own, double eps, double centre
     Neuron neuron;
     Limits free = limits;
     free.bound = HUGE_VAL;
-    solve(false, k, eps, &neuron, nullptr);
+    solve(false, false, k, eps, &neuron, nullptr);
     kernels().point(neuron, free, centre, at, at + 1);
   };
   double f[2], f1[2], f2[2], rest[2];
@@ -190,14 +224,11 @@ static Job make_job(const Plan& plan, const void* t, void* result) {
   job.result = result;
   job.channels_together = plan.in_channel == 1 && plan.channels > 1;
   const int64_t positions = plan.outer * plan.inner;
-  job.position_block = WORTH_A_THREAD;
-  if (job.channels_together) {
-    const int64_t tile = kernels().tile;
-    job.position_block = (WORTH_A_THREAD / plan.channels + tile - 1) / tile * tile;
-    if (job.position_block == 0) job.position_block = tile;
-  }
-  job.position_blocks = (positions + job.position_block - 1) / job.position_block;
-  job.units = job.position_blocks * (job.channels_together ? 1 : plan.channels);
+  // How the work is cut does not depend on the number of threads, so that sums do not either.
+  const int64_t worth = WORTH_A_THREAD / plan.channels, share = positions / UNITS;
+  const int64_t wanted = worth > share ? worth : share;
+  job.position_block = (wanted < 1 ? 1 : (wanted + VECTORS - 1) / VECTORS) * VECTORS;
+  job.units = (positions + job.position_block - 1) / job.position_block;
   return job;
 }
 
@@ -240,18 +271,18 @@ static void forward(const Plan& plan, const void* t, void* y, const Units& units
   std::vector<unsigned char> pulled(pull ? channels : 0);
   each_neuron(channels, threads, [&](int64_t i) {
     const Coefficients k = units[i];
-    solve(plan.continuous != 0, k, plan.eps, &neurons[i], nullptr);
+    solve(plan.continuous != 0, plan.dtype != FLOAT64, k, plan.eps, &neurons[i], nullptr);
     if (pull) pulled[i] = is_singular(k, plan.eps);
   });
   Job job = make_job(plan, t, y);
   job.neurons = neurons.data();
-  std::vector<double> centres(pull ? channels * job.position_blocks : 0);
+  std::vector<double> centres(pull ? channels * job.units : 0);
   if (pull) job.pulled = pulled.data(), job.centres = centres.data();
   const Kernels& k = kernels();
   parallel_for(job.units, threads, [&](int64_t unit) { k.forward(job, unit); });
   for (int64_t i = 0; pull && i < channels; ++i) {
     double sum = 0;
-    for (int64_t block = 0; block < job.position_blocks; ++block) sum += centres[block * channels + i];
+    for (int64_t block = 0; block < job.units; ++block) sum += centres[block * channels + i];
     const int64_t positions = plan.outer * plan.inner;
     centre[i] = positions > 0 ? sum / static_cast<double>(positions) : 0;
   }
@@ -267,20 +298,20 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
   struct Derivatives {
     Jacobian own, pulled;
   };
-  std::vector<Derivatives> derivatives(channels);
+  const std::unique_ptr<Derivatives[]> derivatives(new Derivatives[channels]);
   Job job = make_job(plan, t, grad_t);
   each_neuron(channels, threads, [&](int64_t i) {
     const Coefficients k = units[i];
-    solve(plan.continuous != 0, k, plan.eps, &neurons[i], &derivatives[i].own);
+    solve(plan.continuous != 0, plan.dtype != FLOAT64, k, plan.eps, &neurons[i], &derivatives[i].own);
     if (!pull) return;
     pulled[i] = is_singular(k, plan.eps);
     if (pulled[i])
-      solve(false, neighbour(k, plan.eps, centre[i], job.limits), plan.eps, &neighbours[i],
+      solve(false, false, neighbour(k, plan.eps, centre[i], job.limits), plan.eps, &neighbours[i],
             &derivatives[i].pulled);
   });
   job.g = g;
   job.neurons = neurons.data();
-  std::vector<Sums> sums(channels * job.position_blocks), neighbour_sums(pull ? sums.size() : 0);
+  std::vector<Sums> sums(channels * job.units), neighbour_sums(pull ? sums.size() : 0);
   job.sums = sums.data();
   if (pull) job.pulled = pulled.data(), job.neighbours = neighbours.data(), job.neighbour_sums = neighbour_sums.data();
   const Kernels& k = kernels();
@@ -290,7 +321,7 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
     const Coefficients k = units[i];
     auto gradient = [&](const std::vector<Sums>& all, const Jacobian& jacobian, double out[5]) {
       double total[NUMBERS] = {};
-      for (int64_t block = 0; block < job.position_blocks; ++block)
+      for (int64_t block = 0; block < job.units; ++block)
         for (int n = 0; n < NUMBERS; ++n) total[n] += all[block * channels + i].number[n];
       for (int j = 0; j < 5; ++j)
         for (int n = 0; n < NUMBERS; ++n)

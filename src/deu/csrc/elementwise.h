@@ -1,4 +1,5 @@
 // The work on each element: a unit's value, its slope, and the sums that its gradient needs.
+// V is the precision of the arithmetic, W the type of the elements.
 // Included inside a namespace of its own for each instruction set.
 
 // A normal form made ready for arithmetic in one precision.
@@ -63,21 +64,23 @@ struct Basis {
   T d1, d2;            // b1 - b1(0), b2 - b2(0), with all their digits
   bool free1, free2;   // the exponents are below their cap
   bool held;           // the mean of the exponents is at its cap
+  T e, cosine, sine;   // OSCILLATING: what b1 and b2 are products of
 };
 
 template <int KIND, bool CONTINUOUS, class V, class T = typename V::T>
 DEU_INLINE Basis<T> basis(const Unit<V>& u, T x) {
-  Basis<T> s{T(0), T(0), T(0), T(0), true, true, false};
+  Basis<T> s{T(0), T(0), T(0), T(0), true, true, false, T(0), T(0), T(0)};
   if (KIND == EXPONENTIAL || KIND == CRITICAL || KIND == OSCILLATING) {
     const T raw = u.p2 * x;
     const T e = exponential(u, raw, &s.d1);
     s.free1 = !(raw > u.cap2);
     if (KIND == OSCILLATING) {
-      T sine, cosine, less_one;
-      V::sincos(x, u.turn_hi, u.turn_lo, &sine, &cosine, &less_one);
-      s.b1 = e * cosine;
-      s.b2 = s.d2 = e * sine;
-      s.d1 = s.d1 * cosine + less_one;
+      T less_one;
+      V::sincos(x, u.turn_hi, u.turn_lo, &s.sine, &s.cosine, &less_one);
+      s.e = e;
+      s.b1 = e * s.cosine;
+      s.b2 = s.d2 = e * s.sine;
+      s.d1 = s.d1 * s.cosine + less_one;
     } else {
       s.b1 = e;
       if (KIND == CRITICAL) s.b2 = s.d2 = x * e;
@@ -117,8 +120,9 @@ DEU_INLINE T smooth_step(const Unit<V>& u, T x, T* slope) {
 
 // SMALL: f's numbers are so small that it may be added in closed form, which is cheaper than
 // keeping all its digits where t is near 0.
-template <int KIND, bool CONTINUOUS, bool SMALL, class V, class T = typename V::T>
-static void forward_row(const Unit<V>& unit, const T* t, T* y, int count) {
+template <int KIND, bool CONTINUOUS, bool SMALL, class V, class W>
+static void forward_row(const Unit<V>& unit, const W* t, W* y, int count) {
+  using T = typename V::T;
   const Unit<V> u = unit;
   const T Ap = u.A + u.Af, Bp = u.B + u.Bf, Kp = u.K - u.Af - (KIND == REAL ? u.Bf : T(0));
   DEU_SIMD
@@ -133,7 +137,10 @@ static void forward_row(const Unit<V>& unit, const T* t, T* y, int count) {
       value = u.Q * x + u.K + (positive ? (u.Pf * x + u.Qf) * x : T(0));
     } else {
       const Basis<T> s = basis<KIND, CONTINUOUS>(u, x);
-      if (SMALL) {
+      if (SMALL && KIND == OSCILLATING) {
+        const T wave = (positive ? Ap : u.A) * s.cosine + (positive ? Bp : u.B) * s.sine;
+        value = s.e * wave + (positive ? Kp : u.K);
+      } else if (SMALL) {
         value = (positive ? Ap : u.A) * s.b1 + (positive ? Kp : u.K);
         if (KIND == EXPONENTIAL) value += (positive ? u.Qf : T(0)) * x;
         else value += (positive ? Bp : u.B) * s.b2;
@@ -150,14 +157,15 @@ static void forward_row(const Unit<V>& unit, const T* t, T* y, int count) {
         value += positive ? f : T(0);
       }
     }
-    y[i] = bounded(value, u.bound);
+    narrow(bounded(value, u.bound), y + i);
   }
 }
 
 // The gradient of each number of the normal form, added to `sums`; with SLOPE also
 // grad_t[i] = g[i]·dy/dt.
-template <int KIND, bool CONTINUOUS, bool SLOPE, class V, class T = typename V::T>
-static void backward_row(const Unit<V>& unit, const T* t, const T* g, T* grad_t, int count, Sums* sums) {
+template <int KIND, bool CONTINUOUS, bool SLOPE, class V, class W>
+static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
+  using T = typename V::T;
   const Unit<V> u = unit;
   const T half_sharpness = u.sharpness / 2;
   T sp = 0, sq = 0, sA = 0, sB = 0, sQ = 0, sK = 0, sAf = 0, sBf = 0, sPf = 0, sQf = 0, sG = 0;
@@ -226,9 +234,13 @@ static void backward_row(const Unit<V>& unit, const T* t, const T* g, T* grad_t,
       }
     }
     if (SLOPE) {
-      if (!CONTINUOUS && KIND != STEP) slope += V::bump(half_sharpness * x, u.sharpness) * f;
+      if (!CONTINUOUS && KIND != STEP) {
+        // f of a second-order equation starts as t², which forgives errors of the bump's flank.
+        constexpr bool SECOND_ORDER = KIND == REAL || KIND == OSCILLATING || KIND == CRITICAL;
+        slope += V::template bump<SECOND_ORDER>(half_sharpness * x, u.sharpness) * f;
+      }
       const T moved = gi * slope;
-      grad_t[i] = beyond ? T(0) : moved;
+      narrow(beyond ? T(0) : moved, grad_t + i);
       if (CONTINUOUS) stopped += beyond ? moved : T(0);
     }
   }

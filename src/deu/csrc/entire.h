@@ -24,6 +24,7 @@ DEU_INLINE double entire_exp(double x) {
 // live_x, live_y: X and Y with what a cap holds fixed left out, as their derivatives need them.
 struct Homogeneous {
   double X, Y, live_x, live_y, X_z, Y_z;
+  double root, over_root;  // √z, of at least 1/32
   bool held;
 };
 
@@ -31,6 +32,8 @@ DEU_INLINE Homogeneous homogeneous(double x, double z, double t, double m) {
   Homogeneous h;
   h.held = x > m;
   x = h.held ? m : x;
+  h.root = std::sqrt(z > 0.03125 ? z : 0.03125);
+  h.over_root = 1 / h.root;
   const bool above = z >= 1, below = z <= -1;
 
   // |z| < 1: power series
@@ -44,20 +47,20 @@ DEU_INLINE Homogeneous homogeneous(double x, double z, double t, double m) {
   }
 
   // z <= -1: sine and cosine
-  const double zb = below ? z : -1, w = std::sqrt(-zb);
+  const double w = std::sqrt(below ? -z : 1), over_w = 1 / w;
   double sine, cosine, unused;
   Double::sincos(w, 0.31830988618379067154, 0, &sine, &cosine, &unused);
-  const double sinc = sine / w;
+  const double sinc = sine * over_w;
   even = below ? cosine : even;
   odd = below ? sinc : odd;
-  odd_z = below ? (cosine - sinc) / (2 * zb) : odd_z;
+  odd_z = below ? (cosine - sinc) * (-0.5 * over_w * over_w) : odd_z;
   const double e = entire_exp(x);
 
   // z >= 1: two real exponentials, the growing one capped
-  const double s = std::sqrt(above ? z : 1), up = x + s;
+  const double s = h.root > 1 ? h.root : 1, up = x + s;
   const bool full = up > 2 * m;
   const double grown = entire_exp(full ? 2 * m : up), shrunk = entire_exp(x - s), live = full ? 0 : grown;
-  const double over_2s = 1 / (2 * s);
+  const double over_2s = 0.5 * (h.root > 1 ? h.over_root : 1);
   const double real_y = t * (grown - shrunk) * over_2s;
 
   h.X = above ? (grown + shrunk) / 2 : e * even;
@@ -74,12 +77,11 @@ struct Response {
   double U, U_alpha, U_kappa;
 };
 
-DEU_INLINE Response response(double x, double k, double z, double t, double alpha, double kappa, const Homogeneous& h,
-                             double X_alpha, double Y_alpha, double X_kappa, double Y_kappa) {
-  const double root = std::sqrt(z > 0.03125 ? z : 0.03125);
+DEU_INLINE Response response(double x, double k, double z, double t, double alpha, double over_kappa,
+                             const Homogeneous& h, double X_alpha, double Y_alpha, double X_kappa, double Y_kappa) {
   const bool tiny = std::fabs(k) < 0.03125 && std::fabs(x) < 0.25;
-  const bool one_root = !tiny && z > 0.03125 && std::fabs(k) < 0.25 * (std::fabs(x) + root);
-  const double safe_t = t > 0 ? t : 1;
+  const bool one_root = !tiny && z > 0.03125 && std::fabs(k) < 0.25 * (std::fabs(x) + h.root);
+  const double over_t = 1 / (t > 0 ? t : 1);
 
   // Both roots near 0: Taylor's series by the ODE's recurrence, with its derivatives.
   const double xs = within(x, 0.25), ks = within(k, 0.03125);
@@ -98,24 +100,23 @@ DEU_INLINE Response response(double x, double k, double z, double t, double alph
   }
 
   // One root near 0, the other not.
-  const double s = x < 0 ? -root : root;
-  const double far = x + s, near = within(k / far, 0.25);
+  const double s = x < 0 ? -h.root : h.root, over_s = x < 0 ? -h.over_root : h.over_root;
+  const double over_far = 1 / (x + s), near = within(k * over_far, 0.25);
   double phi = 0, phi_slope = 0;
   DEU_UNROLL
   for (int j = 10; j >= 0; --j) {
     phi = phi * near + OVER_FACTORIAL[j + 1];
     phi_slope = phi_slope * near + (j + 1) * OVER_FACTORIAL[j + 2];
   }
-  const double split = (h.Y / safe_t - phi) / far;
-  const double turn = t * x / s, bend = t * t / (2 * s);
-  const double split_alpha = (Y_alpha / safe_t - phi_slope * (t - turn) - split * (t + turn)) / far;
-  const double split_kappa = (Y_kappa / safe_t - phi_slope * bend + split * bend) / far;
+  const double split = (h.Y * over_t - phi) * over_far;
+  const double turn = t * x * over_s, bend = t * t * over_s / 2;
+  const double split_alpha = (Y_alpha * over_t - phi_slope * (t - turn) - split * (t + turn)) * over_far;
+  const double split_kappa = (Y_kappa * over_t - phi_slope * bend + split * bend) * over_far;
 
   // Neither: the closed form.
-  const double safe_kappa = tiny || one_root ? 1 : kappa;
-  const double closed = (1 - h.X + alpha * h.Y) / safe_kappa;
-  const double closed_alpha = (-X_alpha + h.Y + alpha * Y_alpha) / safe_kappa;
-  const double closed_kappa = (-X_kappa + alpha * Y_kappa - closed) / safe_kappa;
+  const double closed = (1 - h.X + alpha * h.Y) * over_kappa;
+  const double closed_alpha = (-X_alpha + h.Y + alpha * Y_alpha) * over_kappa;
+  const double closed_kappa = (-X_kappa + alpha * Y_kappa - closed) * over_kappa;
 
   const double t2 = t * t;
   Response out;
@@ -140,7 +141,8 @@ DEU_INLINE EntirePoint entire_point(const Unit<Double>& u, double t) {
   const double X_t = moving * alpha * h.live_x + (alpha * alpha - kappa) * h.live_y;
   const double Y_t = moving * alpha * h.live_y + h.live_x;
   const double F1 = h.X + alpha * h.Y;
-  const Response r = response(x, k, z, t, alpha, kappa, h, X_alpha, Y_alpha, X_kappa, Y_kappa);
+  const double over_kappa = 1 / (kappa == 0 ? 1 : kappa);  // unused where κ is small
+  const Response r = response(x, k, z, t, alpha, over_kappa, h, X_alpha, Y_alpha, X_kappa, Y_kappa);
   const double G = t > 0 ? u.G : 0;
   EntirePoint out;
   out.value = u.A * F1 + u.B * h.Y + G * r.U;
@@ -153,27 +155,32 @@ DEU_INLINE EntirePoint entire_point(const Unit<Double>& u, double t) {
   return out;
 }
 
-static void forward_entire(const Unit<Double>& unit, const double* t, double* y, int count) {
+template <class W>
+static void forward_entire(const Unit<Double>& unit, const W* t, W* y, int count) {
   const Unit<Double> u = unit;
   DEU_SIMD
-  for (int i = 0; i < count; ++i) y[i] = bounded(entire_point(u, capped(t[i], u.stop)).value, u.bound);
+  for (int i = 0; i < count; ++i) {
+    const double x = t[i];
+    narrow(bounded(entire_point(u, capped(x, u.stop)).value, u.bound), y + i);
+  }
 }
 
-static void backward_entire(const Unit<Double>& unit, const double* t, const double* g, double* grad_t, int count,
-                            Sums* sums) {
+template <class W>
+static void backward_entire(const Unit<Double>& unit, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
   const Unit<Double> u = unit;
   double sp = 0, sq = 0, sA = 0, sB = 0, sG = 0, stopped = 0;
   DEU_SIMD_SUM(sp, sq, sA, sB, sG, stopped)
   for (int i = 0; i < count; ++i) {
-    const bool beyond = t[i] > u.stop;
-    const EntirePoint point = entire_point(u, beyond ? u.stop : t[i]);
+    const double x = t[i];
+    const bool beyond = x > u.stop;
+    const EntirePoint point = entire_point(u, beyond ? u.stop : x);
     const double gi = g[i], moved = gi * point.slope;
     sp += gi * point.by_p;
     sq += gi * point.by_q;
     sA += gi * point.by_A;
     sB += gi * point.by_B;
     sG += gi * point.by_G;
-    grad_t[i] = beyond ? 0 : moved;
+    narrow(beyond ? 0 : moved, grad_t + i);
     stopped += beyond ? moved : 0;
   }
   if (stopped != 0) sp += stopped * (-u.stop / u.alpha);

@@ -18,11 +18,18 @@ struct Strides {
   int64_t outer, channel, inner;
 };
 
-// One neuron's normal form.  `small`: float32 loses nothing in the closed form of f.  `wide`: it
-// loses too much in any form, and float64 is used whatever the tensor's type.
+// How a neuron's arithmetic is done for tensors of less than float64.
+enum Precision {
+  SINGLE_CLOSED,  // in float32, f in closed form
+  SINGLE,         // in float32, f with all its digits near t = 0
+  MEDIUM,         // in float64, to twelve digits
+  DOUBLE,         // in float64
+};
+
+// One neuron's normal form.
 struct Neuron {
   int kind;
-  bool small, wide;
+  Precision precision;
   double n[NUMBERS];
 };
 
@@ -47,12 +54,12 @@ struct Job {
   const Neuron* neurons;
   const Neuron* neighbours;   // backward with gravitation, else null
   const unsigned char* pulled;  // per channel: does it need its centre, has it a neighbour
-  double* centres;            // forward: sums of t; a row of channels for each block of positions
+  double* centres;            // forward: sums of t; a row of channels for each unit of work
   Sums* sums;                 // backward: likewise
   Sums* neighbour_sums;
-  bool channels_together;     // channels lie next to each other, and a unit of work has all of them
+  bool channels_together;     // channels lie next to each other
   int64_t position_block;     // positions (outer × inner) a unit of work
-  int64_t position_blocks, units;
+  int64_t units;
 };
 
 }  // namespace deu

@@ -45,8 +45,8 @@ namespace DEU_ISA {
 
 #include "entire.h"
 
-template <class V, bool SMALL, class T = typename V::T>
-static void forward_any(const Neuron& neuron, const Limits& limits, const T* t, T* y, int count) {
+template <class V, bool SMALL, class W>
+static void forward_any(const Neuron& neuron, const Limits& limits, const W* t, W* y, int count) {
   const Unit<V> u(neuron, limits);
   if (limits.continuous) {
     if (neuron.kind == REAL) return forward_row<REAL, true, SMALL>(u, t, y, count);
@@ -62,8 +62,8 @@ static void forward_any(const Neuron& neuron, const Limits& limits, const T* t, 
   }
 }
 
-template <class V, bool SLOPE, class T = typename V::T>
-static void backward_any(const Neuron& neuron, const Limits& limits, const T* t, const T* g, T* grad_t, int count,
+template <class V, bool SLOPE, class W>
+static void backward_any(const Neuron& neuron, const Limits& limits, const W* t, const W* g, W* grad_t, int count,
                          Sums* sums) {
   const Unit<V> u(neuron, limits);
   if (limits.continuous) {
@@ -82,66 +82,58 @@ static void backward_any(const Neuron& neuron, const Limits& limits, const T* t,
 
 // Rows are worked on in pieces of at most this many elements, which stay in the first cache;
 // sums in float32 never run over more than one piece.
-constexpr int PIECE = 512;
+constexpr int PIECE = 1024;
 constexpr int CHANNELS = 16;
-constexpr int TILE = 128;  // positions of a piece when CHANNELS channels are worked on together
+constexpr int LONG_LINE = 256;
+constexpr int TILE = 1024;  // positions of a piece when CHANNELS channels are worked on together
 static_assert(CHANNELS * TILE >= PIECE, "buffers are shared");
 
-template <class V>
-static void forward_wide(const Neuron& neuron, const Limits& limits, const double* t, double* y, int count) {
-  if (neuron.kind == ENTIRE) forward_entire(Unit<Double>(neuron, limits), t, y, count);
-  else forward_any<V, false>(neuron, limits, t, y, count);
-}
-
-template <class V, bool SLOPE>
-static void backward_wide(const Neuron& neuron, const Limits& limits, const double* t, const double* g, double* grad_t,
-                          int count, Sums* sums) {
-  if (neuron.kind == ENTIRE) backward_entire(Unit<Double>(neuron, limits), t, g, grad_t, count, sums);
-  else backward_any<V, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
-}
-
 static void forward_piece(const Neuron& neuron, const Limits& limits, const double* t, double* y, int count) {
-  forward_wide<Double>(neuron, limits, t, y, count);
+  if (neuron.kind == ENTIRE) forward_entire(Unit<Double>(neuron, limits), t, y, count);
+  else forward_any<Double, false>(neuron, limits, t, y, count);
 }
 
 static void forward_piece(const Neuron& neuron, const Limits& limits, const float* t, float* y, int count) {
-  if (neuron.small) return forward_any<Single, true>(neuron, limits, t, y, count);
-  if (!neuron.wide) return forward_any<Single, false>(neuron, limits, t, y, count);
-  double time[PIECE], value[PIECE];
-  for (int i = 0; i < count; ++i) time[i] = t[i];
-  forward_wide<Medium>(neuron, limits, time, value, count);
-  for (int i = 0; i < count; ++i) narrow(value[i], y + i);
+  if (neuron.kind == ENTIRE) return forward_entire(Unit<Double>(neuron, limits), t, y, count);
+  switch (neuron.precision) {
+    case SINGLE_CLOSED: return forward_any<Single, true>(neuron, limits, t, y, count);
+    case SINGLE: return forward_any<Single, false>(neuron, limits, t, y, count);
+    case MEDIUM: return forward_any<Medium, false>(neuron, limits, t, y, count);
+    default: return forward_any<Double, false>(neuron, limits, t, y, count);
+  }
 }
 
 template <bool SLOPE>
 static void backward_piece(const Neuron& neuron, const Limits& limits, const double* t, const double* g,
                            double* grad_t, int count, Sums* sums) {
-  backward_wide<Double, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
+  if (neuron.kind == ENTIRE) backward_entire(Unit<Double>(neuron, limits), t, g, grad_t, count, sums);
+  else backward_any<Double, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
 }
 
 template <bool SLOPE>
 static void backward_piece(const Neuron& neuron, const Limits& limits, const float* t, const float* g, float* grad_t,
                            int count, Sums* sums) {
-  if (!neuron.wide) return backward_any<Single, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
-  double time[PIECE], grad[PIECE], moved[PIECE];
-  for (int i = 0; i < count; ++i) time[i] = t[i], grad[i] = g[i];
-  backward_wide<Medium, SLOPE>(neuron, limits, time, grad, moved, count, sums);
-  if (!SLOPE) return;
-  for (int i = 0; i < count; ++i) narrow(moved[i], grad_t + i);
+  if (neuron.kind == ENTIRE) return backward_entire(Unit<Double>(neuron, limits), t, g, grad_t, count, sums);
+  switch (neuron.precision) {
+    case SINGLE_CLOSED:
+    case SINGLE: return backward_any<Single, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
+    case MEDIUM: return backward_any<Medium, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
+    default: return backward_any<Double, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
+  }
 }
 
-// Eight positions of CHANNELS neighbouring channels, from a tensor to rows and back.
+// Eight positions of eight neighbouring channels, from a tensor to rows and back.
 
 template <class S, class W>
-DEU_INLINE void gather_block(const S* source, int64_t stride, W* rows, int width) {
+DEU_INLINE void gather8(const S* source, int64_t stride, W* rows, int width) {
   for (int i = 0; i < 8; ++i)
-    for (int c = 0; c < CHANNELS; ++c) rows[c * width + i] = widen(source[i * stride + c]);
+    for (int c = 0; c < 8; ++c) rows[c * width + i] = widen(source[i * stride + c]);
 }
 
 template <class S, class W>
-DEU_INLINE void scatter_block(const W* rows, int width, S* target, int64_t stride) {
+DEU_INLINE void scatter8(const W* rows, int width, S* target, int64_t stride) {
   for (int i = 0; i < 8; ++i)
-    for (int c = 0; c < CHANNELS; ++c) narrow(rows[c * width + i], target + i * stride + c);
+    for (int c = 0; c < 8; ++c) narrow(rows[c * width + i], target + i * stride + c);
 }
 
 #if defined(__AVX2__)
@@ -166,27 +158,27 @@ DEU_INLINE void transpose8(const float* source, int64_t source_stride, float* ta
 }
 
 template <class S>
-DEU_INLINE void gather_block(const S* source, int64_t stride, float* rows, int width) {
-  float wide[8 * CHANNELS];
+DEU_INLINE void gather8(const S* source, int64_t stride, float* rows, int width) {
+  float wide[64];
   for (int i = 0; i < 8; ++i)
-    for (int c = 0; c < CHANNELS; ++c) wide[i * CHANNELS + c] = widen(source[i * stride + c]);
-  for (int c = 0; c < CHANNELS; c += 8) transpose8(wide + c, CHANNELS, rows + c * width, width);
+    for (int c = 0; c < 8; ++c) wide[i * 8 + c] = widen(source[i * stride + c]);
+  transpose8(wide, 8, rows, width);
 }
 
-DEU_INLINE void gather_block(const float* source, int64_t stride, float* rows, int width) {
-  for (int c = 0; c < CHANNELS; c += 8) transpose8(source + c, stride, rows + c * width, width);
+DEU_INLINE void gather8(const float* source, int64_t stride, float* rows, int width) {
+  transpose8(source, stride, rows, width);
 }
 
 template <class S>
-DEU_INLINE void scatter_block(const float* rows, int width, S* target, int64_t stride) {
-  float wide[8 * CHANNELS];
-  for (int c = 0; c < CHANNELS; c += 8) transpose8(rows + c * width, width, wide + c, CHANNELS);
+DEU_INLINE void scatter8(const float* rows, int width, S* target, int64_t stride) {
+  float wide[64];
+  transpose8(rows, width, wide, 8);
   for (int i = 0; i < 8; ++i)
-    for (int c = 0; c < CHANNELS; ++c) narrow(wide[i * CHANNELS + c], target + i * stride + c);
+    for (int c = 0; c < 8; ++c) narrow(wide[i * 8 + c], target + i * stride + c);
 }
 
-DEU_INLINE void scatter_block(const float* rows, int width, float* target, int64_t stride) {
-  for (int c = 0; c < CHANNELS; c += 8) transpose8(rows + c * width, width, target + c, stride);
+DEU_INLINE void scatter8(const float* rows, int width, float* target, int64_t stride) {
+  transpose8(rows, width, target, stride);
 }
 
 #endif
@@ -234,11 +226,12 @@ struct Tile {
         for (int i = 0; i < run; ++i) target[i] = widen(source[i]);
         return;
       }
-      int i = 0;
-      if (channels == CHANNELS && s.channel == 1)
-        for (; i + 8 <= run; i += 8) gather_block(source + i * s.inner, s.inner, target + i, width);
-      for (; i < run; ++i)
-        for (int c = 0; c < channels; ++c) target[c * width + i] = widen(source[c * s.channel + i * s.inner]);
+      const int eights = s.channel == 1 ? channels / 8 * 8 : 0, whole = run / 8 * 8;
+      for (int i = 0; i < whole; i += 8)
+        for (int c = 0; c < eights; c += 8) gather8(source + i * s.inner + c, s.inner, target + c * width + i, width);
+      for (int i = 0; i < run; ++i)
+        for (int c = i < whole ? eights : 0; c < channels; ++c)
+          target[c * width + i] = widen(source[c * s.channel + i * s.inner]);
     });
   }
 
@@ -251,11 +244,12 @@ struct Tile {
         for (int i = 0; i < run; ++i) narrow(source[i], target + i);
         return;
       }
-      int i = 0;
-      if (channels == CHANNELS && s.channel == 1)
-        for (; i + 8 <= run; i += 8) scatter_block(source + i, width, target + i * s.inner, s.inner);
-      for (; i < run; ++i)
-        for (int c = 0; c < channels; ++c) narrow(source[c * width + i], target + c * s.channel + i * s.inner);
+      const int eights = s.channel == 1 ? channels / 8 * 8 : 0, whole = run / 8 * 8;
+      for (int i = 0; i < whole; i += 8)
+        for (int c = 0; c < eights; c += 8) scatter8(source + c * width + i, width, target + i * s.inner + c, s.inner);
+      for (int i = 0; i < run; ++i)
+        for (int c = i < whole ? eights : 0; c < channels; ++c)
+          narrow(source[c * width + i], target + c * s.channel + i * s.inner);
     });
   }
 
@@ -268,29 +262,39 @@ struct Tile {
   }
 };
 
-// One unit of work: a range of positions, of one channel or, where channels lie next to each
-// other, of all of them, CHANNELS at a time.
+template <class W>
+static double total(const W* row, int count) {
+  double sum = 0;
+  DEU_SIMD_SUM(sum)
+  for (int i = 0; i < count; ++i) sum += static_cast<double>(row[i]);
+  return sum;
+}
+
+// One unit of work: a range of positions of all channels, one channel at a time or, where channels
+// lie next to each other, CHANNELS.
 template <class S, bool BACKWARD>
 static void work(const Job& job, int64_t unit) {
   using W = typename Work<S>::type;
   const Layout& layout = job.layout;
-  const int64_t block = unit % job.position_blocks;
-  const int64_t first = job.channels_together ? 0 : unit / job.position_blocks;
-  const int64_t last = job.channels_together ? layout.channels : first + 1;
-  const int64_t from = block * job.position_block, positions = layout.outer * layout.inner;
+  const int64_t from = unit * job.position_block, positions = layout.outer * layout.inner;
   const int64_t to = positions < from + job.position_block ? positions : from + job.position_block;
   const int width = job.channels_together ? TILE : PIECE;
   const int step = job.channels_together ? CHANNELS : 1;
 
   W time[CHANNELS * TILE], grad[CHANNELS * TILE], result[CHANNELS * TILE];
-  Sums* sums = job.sums + block * layout.channels;
-  Sums* pulled_sums = job.neighbour_sums + block * layout.channels;
-  double* centres = job.centres + block * layout.channels;
+  Sums* sums = job.sums + unit * layout.channels;
+  Sums* pulled_sums = job.neighbour_sums + unit * layout.channels;
+  double* centres = job.centres + unit * layout.channels;
 
-  for (int64_t position = from; position < to; position += width) {
-    const int count = static_cast<int>(to - position < width ? to - position : width);
-    for (int64_t channel = first; channel < last; channel += step) {
-      const int channels = static_cast<int>(last - channel < step ? last - channel : step);
+  int count;
+  for (int64_t position = from; position < to; position += count) {
+    count = static_cast<int>(to - position < width ? to - position : width);
+    // Long lines are worked on where they lie, which a piece of two lines could not be.
+    const int64_t line = layout.inner - position % layout.inner;
+    if (layout.inner >= LONG_LINE && line < count) count = static_cast<int>(line);
+    for (int64_t channel = 0; channel < layout.channels; channel += step) {
+      const int64_t rest = layout.channels - channel;
+      const int channels = static_cast<int>(rest < step ? rest : step);
       const Tile<S, W> tile{layout, channel, position, channels, count, width};
       const W* t = tile.direct(job.t, job.in);
       const W* g = BACKWARD ? tile.direct(job.g, job.grad) : nullptr;
@@ -309,8 +313,7 @@ static void work(const Job& job, int64_t unit) {
           if (pull)
             backward_piece<false>(job.neighbours[i], job.limits, row, g + c * width, y, count, pulled_sums + i);
         } else {
-          if (pull)
-            for (int k = 0; k < count; ++k) centres[i] += static_cast<double>(row[k]);
+          if (pull) centres[i] += total(row, count);
           forward_piece(job.neurons[i], job.limits, row, y + c * width, count);
         }
       }
@@ -332,12 +335,12 @@ static void run(const Job& job, int64_t unit) {
 static void point(const Neuron& neuron, const Limits& limits, double t, double* value, double* slope) {
   const double one = 1;
   Sums unused{};
-  forward_wide<Double>(neuron, limits, &t, value, 1);
-  backward_wide<Double, true>(neuron, limits, &t, &one, slope, 1, &unused);
+  forward_piece(neuron, limits, &t, value, 1);
+  backward_piece<true>(neuron, limits, &t, &one, slope, 1, &unused);
 }
 
 extern const Kernels kernels;
-const Kernels kernels = {run<false>, run<true>, point, TILE};
+const Kernels kernels = {run<false>, run<true>, point};
 
 }  // namespace DEU_ISA
 }  // namespace deu

@@ -10,7 +10,6 @@ struct Kernels {
   void (*backward)(const Job&, int64_t unit);
   // y(t) and dy/dt of one unit, in float64
   void (*point)(const Neuron&, const Limits&, double t, double* value, double* slope);
-  int tile;  // positions worked on at a time where channels lie next to each other
 };
 
 }  // namespace deu

@@ -19,18 +19,18 @@ struct Paper {
     a = s_a; b = s_b; c = s_c;
   }
 
-  // The first row that holds, for snapped coefficients.
-  static int row(double a, double b, double c, double eps) {
+  // The first row from `first` on that holds, for snapped coefficients.
+  static int row(double a, double b, double c, double eps, int first = 0) {
     (void)eps;
-    if (a == 0 && b == 0) return 0;  // 001
-    if (a == 0 && c == 0) return 1;  // 010
-    if (a == 0) return 2;  // 011
-    if (b == 0 && c == 0) return 3;  // 100
-    if (c == 0) return 4;  // 110
-    if (b == 0 && a*c > 0) return 5;  // 101
-    if (b == 0) return 6;  // 101
-    if (a*c > 0 && std::fabs(4*a*c - (b*b)) < eps) return 7;  // critical
-    if (-4*a*c + (b*b) < 0) return 8;  // oscillating
+    if (first <= 0 && (a == 0 && b == 0)) return 0;  // 001
+    if (first <= 1 && (a == 0 && c == 0)) return 1;  // 010
+    if (first <= 2 && (a == 0)) return 2;  // 011
+    if (first <= 3 && (b == 0 && c == 0)) return 3;  // 100
+    if (first <= 4 && (c == 0)) return 4;  // 110
+    if (first <= 5 && (b == 0 && a*c > 0)) return 5;  // 101
+    if (first <= 6 && (b == 0)) return 6;  // 101
+    if (first <= 7 && (a*c > 0 && std::fabs(4*a*c - (b*b)) < eps)) return 7;  // critical
+    if (first <= 8 && (-4*a*c + (b*b) < 0)) return 8;  // oscillating
     return 9;  // overdamped
   }
 
@@ -398,11 +398,11 @@ struct Continuous {
     a = s_a; b = s_b; c = s_c;
   }
 
-  // The first row that holds, for snapped coefficients.
-  static int row(double a, double b, double c, double eps) {
+  // The first row from `first` on that holds, for snapped coefficients.
+  static int row(double a, double b, double c, double eps, int first = 0) {
     (void)eps;
-    if (std::fabs(c/a) < 0.0050000000000000001*std::fabs(b/a) + 0.01 || std::fabs(c/a - 1.0/4.0*(b*b)/(a*a)) < 0.001 + 0.00025000000000000001*(b*b)/(a*a)) return 0;  // entire
-    if (-4*a*c + (b*b) < 0) return 1;  // oscillating
+    if (first <= 0 && (std::fabs(c/a) < 0.0050000000000000001*std::fabs(b/a) + 0.01 || std::fabs(c/a - 1.0/4.0*(b*b)/(a*a)) < 0.001 + 0.00025000000000000001*(b*b)/(a*a))) return 0;  // entire
+    if (first <= 1 && (-4*a*c + (b*b) < 0)) return 1;  // oscillating
     return 2;  // overdamped
   }
 
