@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -169,13 +170,23 @@ def _is_dense(x: Tensor) -> bool:
     return True
 
 
-_plans: dict[tuple, tuple[_Plan, int, bool, bool] | None] = {}
+class _Planned(NamedTuple):
+    """A plan (which whoever uses it must keep), its address, and what to copy into its order."""
+
+    plan: _Plan
+    address: int
+    copy_t: bool
+    copy_grad: bool
+
+
+_plans: dict[tuple, _Planned | None] = {}
+_UNKNOWN: Any = object()
 
 
 def _plan(
     t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
-) -> tuple[int, bool, bool] | None:
-    """The address of a ready Plan, and whether t and grad have to be copied into its order.
+) -> _Planned | None:
+    """A plan for these shapes and settings, made once.
 
     ``out`` is ``empty_like(t)``, so that its strides follow from those of t. None if the kernels
     cannot walk along ``out``: then everything has to be made contiguous.
@@ -189,17 +200,17 @@ def _plan(
         a.shape[0],
         settings,
     )
-    if key not in _plans:
+    found = _plans.get(key, _UNKNOWN)
+    if found is _UNKNOWN:
         if len(_plans) >= 4096:  # shapes that never come back must not fill the memory
             _plans.clear()
-        _plans[key] = _make_plan(t, grad, out, a, settings)
-    found = _plans[key]
-    return None if found is None else found[1:]
+        found = _plans[key] = _make_plan(t, grad, out, a, settings)
+    return found
 
 
 def _make_plan(
     t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
-) -> tuple[_Plan, int, bool, bool] | None:
+) -> _Planned | None:
     channels = a.shape[0]
     dim = settings.dim % t.ndim if t.ndim and channels > 1 else 0
     sizes_and_strides = _layout(out, dim, channels)
@@ -231,7 +242,7 @@ def _make_plan(
         settings.bound,
         settings.max_grad_norm,
     )
-    return plan, ctypes.addressof(plan), copy_t, copy_grad
+    return _Planned(plan, ctypes.addressof(plan), copy_t, copy_grad)
 
 
 def _in_order_of(x: Tensor, out: Tensor) -> Tensor:
@@ -241,17 +252,12 @@ def _in_order_of(x: Tensor, out: Tensor) -> Tensor:
 
 def fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
     """Whether the kernels are there and take these tensors."""
-    return (
-        AVAILABLE
-        and t.device.type == "cpu"
-        and coefficients[0].device.type == "cpu"
-        and t.dtype in _DTYPES
-    )
+    return AVAILABLE and t.is_cpu and coefficients[0].is_cpu and t.dtype in _DTYPES
 
 
 def handles(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
     """The same, warning the first time that tensors on the CPU have to do without."""
-    if not AVAILABLE and t.device.type == "cpu":
+    if not AVAILABLE and t.is_cpu:
         _warn_once()
     return fits(t, coefficients)
 
@@ -274,6 +280,9 @@ def _uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(p.contiguous() for p in (a, b, c, c1, c2))
 
 
+_NO_CENTRE = torch.empty(0, dtype=torch.float64)
+
+
 def forward(
     t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
 ) -> tuple[Tensor, Tensor]:
@@ -283,18 +292,17 @@ def forward(
     a, b, c, c1, c2 = coefficients
     y = torch.empty_like(t)
     wanted = a.shape[0] if settings.training and settings.solution == "paper" else 0
-    centre = torch.empty(wanted, dtype=torch.float64)
+    centre = torch.empty(wanted, dtype=torch.float64) if wanted else _NO_CENTRE
     if t.numel() == 0:
-        return y, centre.zero_()
+        return y, torch.zeros_like(centre)
     planned = _plan(t, None, y, a, settings)
     if planned is None:
         contiguous, centre = forward(t.contiguous(), coefficients, settings)
         return y.copy_(contiguous), centre
-    plan, copy_t, _ = planned
-    if copy_t:
+    if planned.copy_t:
         t = _in_order_of(t, y)
     _library.deu_forward(
-        plan,
+        planned.address,
         t.data_ptr(),
         y.data_ptr(),
         a.data_ptr(),
@@ -332,13 +340,12 @@ def backward(
     if planned is None:
         moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, centre, settings)
         return grad_t.copy_(moved), *grads
-    plan, copy_t, copy_grad = planned
-    if copy_t:
+    if planned.copy_t:
         t = _in_order_of(t, grad_t)
-    if copy_grad:
+    if planned.copy_grad:
         grad = _in_order_of(grad, grad_t)
     _library.deu_backward(
-        plan,
+        planned.address,
         t.data_ptr(),
         grad.data_ptr(),
         grad_t.data_ptr(),

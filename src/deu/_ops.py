@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _native, reference
 from ._settings import Settings
@@ -29,7 +30,8 @@ def _forward(
     t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
 ) -> tuple[Tensor, Tensor]:
     if _native.handles(t, coefficients):
-        return _native.forward(t, coefficients, settings)
+        y, centre = _native.forward(t, coefficients, settings)
+        return y, centre.clone()  # an operator's result must be its own, and this may be a constant
     with torch.no_grad():  # the value is the same in training
         y = _reference(t, coefficients, settings._replace(training=False))
     return torch.empty_like(t).copy_(y), _no_centre(t, coefficients, settings)
@@ -81,17 +83,17 @@ class EagerDEU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, settings: Settings, t: Tensor, *coefficients: Tensor) -> Tensor:
-        y, centre = _native.forward(t, coefficients, settings)
-        ctx.settings, ctx.centre = settings, centre
+        y, ctx.centre = _native.forward(t, coefficients, settings)
+        ctx.settings = settings
         ctx.save_for_backward(t, *coefficients)
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        t, *coefficients = ctx.saved_tensors
+        t, a, b, c, c1, c2 = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return None, *_differentiable_backward(grad, t, tuple(coefficients), ctx.settings)
-        return None, *_native.backward(grad, t, tuple(coefficients), ctx.centre, ctx.settings)
+            return None, *_differentiable_backward(grad, t, (a, b, c, c1, c2), ctx.settings)
+        return None, *_native.backward(grad, t, (a, b, c, c1, c2), ctx.centre, ctx.settings)
 
 
 # Past Function.apply's own look at torch.func, which has been taken in apply() below.
@@ -174,13 +176,16 @@ def _op_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
 forward_op.register_autograd(_op_backward, setup_context=_setup_context)
 
 
+_transforms = torch._C._functorch.peek_interpreter_stack
+_tracing = torch._C._get_tracing_state
+
+
 def _is_transformed() -> bool:
-    """Whether torch.func or forward-mode differentiation is at work, which need plain PyTorch."""
-    return (
-        torch._C._functorch.peek_interpreter_stack() is not None
-        or torch.autograd.forward_ad._current_level >= 0
-        or torch.jit.is_tracing()
-    )
+    """Whether torch.func, forward-mode differentiation or tracing is at work.
+
+    They need plain PyTorch.
+    """
+    return _transforms() is not None or forward_ad._current_level >= 0 or _tracing() is not None
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)

@@ -85,8 +85,10 @@ static void backward_any(const Neuron& neuron, const Limits& limits, const W* t,
 constexpr int PIECE = 1024;
 constexpr int CHANNELS = 16;
 constexpr int LONG_LINE = 256;
-constexpr int TILE = 1024;  // positions of a piece when CHANNELS channels are worked on together
-static_assert(CHANNELS * TILE >= PIECE, "buffers are shared");
+constexpr int TILE = 512;  // positions of a piece when CHANNELS channels are worked on together
+// Rows of a tile lie this far apart: a power of two would put them all into the same cache sets.
+constexpr int ROW = TILE + 16;
+static_assert(CHANNELS * ROW >= PIECE, "buffers are shared");
 
 static void forward_piece(const Neuron& neuron, const Limits& limits, const double* t, double* y, int count) {
   if (neuron.kind == ENTIRE) forward_entire(Unit<Double>(neuron, limits), t, y, count);
@@ -198,7 +200,7 @@ static const S* at(const void* base, const Strides& s, int64_t outer, int64_t ch
   return static_cast<const S*>(base) + outer * s.outer + channel * s.channel + inner * s.inner;
 }
 
-// Copies between a tensor and rows of `width` elements, one row a channel.
+// Copies between a tensor and rows, `width` elements apart, one a channel.
 template <class S, class W>
 struct Tile {
   const Layout& layout;
@@ -278,17 +280,17 @@ static void work(const Job& job, int64_t unit) {
   const Layout& layout = job.layout;
   const int64_t from = unit * job.position_block, positions = layout.outer * layout.inner;
   const int64_t to = positions < from + job.position_block ? positions : from + job.position_block;
-  const int width = job.channels_together ? TILE : PIECE;
+  const int most = job.channels_together ? TILE : PIECE, width = ROW;
   const int step = job.channels_together ? CHANNELS : 1;
 
-  W time[CHANNELS * TILE], grad[CHANNELS * TILE], result[CHANNELS * TILE];
+  W time[CHANNELS * ROW], grad[CHANNELS * ROW], result[CHANNELS * ROW];
   Sums* sums = job.sums + unit * layout.channels;
   Sums* pulled_sums = job.neighbour_sums + unit * layout.channels;
   double* centres = job.centres + unit * layout.channels;
 
   int count;
   for (int64_t position = from; position < to; position += count) {
-    count = static_cast<int>(to - position < width ? to - position : width);
+    count = static_cast<int>(to - position < most ? to - position : most);
     // Long lines are worked on where they lie, which a piece of two lines could not be.
     const int64_t line = layout.inner - position % layout.inner;
     if (layout.inner >= LONG_LINE && line < count) count = static_cast<int>(line);
