@@ -365,3 +365,23 @@ def test_the_input_is_not_changed() -> None:
     assert torch.equal(t, before[0])
     for p, q in zip(coefficients, before[1], strict=True):
         assert torch.equal(p, q)
+
+
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_threads_of_its_own(solution: str) -> None:
+    """Where PyTorch has no OpenMP to share, the kernels start threads themselves: the same bits."""
+    library = deu._native._library
+    if library is None:
+        pytest.skip("no compiled kernels")
+    coefficients = every_subspace(20)
+    t, upstream = rand(64, 20, 100), rand(64, 20, 100)
+    options = {"solution": solution, "training": True}
+    with threads(2):
+        shared = gradients(deu.functional.deu, t, coefficients, upstream, **options)
+        library.deu_use_openmp(None)
+        try:
+            own = gradients(deu.functional.deu, t, coefficients, upstream, **options)
+        finally:
+            library.deu_use_openmp(deu._native._openmp())
+    for name, value in shared.items():
+        assert torch.equal(value, own[name]), name

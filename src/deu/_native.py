@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ._settings import Settings
 
-_ABI = 1
+_ABI = 2
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 ISAS = ("portable", "avx2", "avx512")
 
@@ -85,7 +85,7 @@ def _load() -> tuple[ctypes.CDLL | None, str | None]:
         )
     pointer = ctypes.c_void_p
     lib.deu_forward.argtypes = [pointer] * 9 + [ctypes.c_int]
-    lib.deu_forward.restype = None
+    lib.deu_forward.restype = ctypes.c_int
     lib.deu_backward.argtypes = [pointer] * 15 + [ctypes.c_int]
     lib.deu_backward.restype = None
     lib.deu_use_openmp.argtypes = [pointer]
@@ -267,7 +267,13 @@ def _uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     a, b, c, c1, c2 = coefficients
     dtype = a.dtype
     # Spelt out: a generator would cost as much as all of it, and this is most of what is called.
-    if not (dtype == b.dtype == c.dtype == c1.dtype == c2.dtype and dtype in _DTYPES):
+    if not (
+        b.dtype is dtype
+        and c.dtype is dtype
+        and c1.dtype is dtype
+        and c2.dtype is dtype
+        and dtype in _DTYPES
+    ):
         a, b, c, c1, c2 = (p.to(torch.float64) for p in coefficients)
     if (
         a.is_contiguous()
@@ -286,22 +292,19 @@ _NO_CENTRE = torch.empty(0, dtype=torch.float64)
 def forward(
     t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
 ) -> tuple[Tensor, Tensor]:
-    """y, and the mean input of each neuron where outward gravitation will ask for it."""
+    """y, and each neuron's mean input if outward gravitation will ask for any, else nothing."""
     assert _library is not None
-    coefficients = _uniform(coefficients)
-    a, b, c, c1, c2 = coefficients
+    a, b, c, c1, c2 = _uniform(coefficients)
     y = torch.empty_like(t)
-    wanted = a.shape[0] if settings.training and settings.solution == "paper" else 0
-    centre = torch.empty(wanted, dtype=torch.float64) if wanted else _NO_CENTRE
     if t.numel() == 0:
-        return y, torch.zeros_like(centre)
+        return y, _NO_CENTRE
     planned = _plan(t, None, y, a, settings)
     if planned is None:
-        contiguous, centre = forward(t.contiguous(), coefficients, settings)
+        contiguous, centre = forward(t.contiguous(), (a, b, c, c1, c2), settings)
         return y.copy_(contiguous), centre
     if planned.copy_t:
         t = _in_order_of(t, y)
-    _library.deu_forward(
+    pointers = (
         planned.address,
         t.data_ptr(),
         y.data_ptr(),
@@ -310,9 +313,12 @@ def forward(
         c.data_ptr(),
         c1.data_ptr(),
         c2.data_ptr(),
-        centre.data_ptr(),
-        torch.get_num_threads(),
     )
+    threads = torch.get_num_threads()
+    if not _library.deu_forward(*pointers, None, threads):
+        return y, _NO_CENTRE
+    centre = torch.empty(a.shape[0], dtype=torch.float64)
+    _library.deu_forward(*pointers, centre.data_ptr(), threads)
     return y, centre
 
 

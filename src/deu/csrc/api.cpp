@@ -113,12 +113,13 @@ using Jacobian = double[NUMBERS][5];
 
 // The largest in size; NaN if there is one, which no comparison trusts.
 static double largest(const double* numbers, int count) {
-  double most = 0;
+  double most = 0, total = 0;
   for (int i = 0; i < count; ++i) {
-    if (std::isnan(numbers[i])) return numbers[i];
-    most = std::fmax(most, std::fabs(numbers[i]));
+    const double size = std::fabs(numbers[i]);
+    total += size;
+    most = size > most ? size : most;
   }
-  return most;
+  return std::isnan(total) ? total : most;
 }
 
 static Precision needed(const Neuron& neuron, double numbers, double derivatives) {
@@ -263,9 +264,16 @@ static void each_neuron(int64_t channels, int threads, const Body& body) {
   });
 }
 
+// Whether outward gravitation will ask for the centres of any neuron's inputs.
+static bool wants_centres(const Plan& plan, const Units& units) {
+  for (int64_t i = 0; plan.training && !plan.continuous && i < plan.channels; ++i)
+    if (is_singular(units[i], plan.eps)) return true;
+  return false;
+}
+
 static void forward(const Plan& plan, const void* t, void* y, const Units& units, double* centre, int threads) {
   const int64_t channels = plan.channels;
-  const bool pull = plan.training && !plan.continuous;
+  const bool pull = centre != nullptr && plan.training && !plan.continuous;
   threads = useful_threads(plan, threads);
   std::vector<Neuron> neurons(channels);
   std::vector<unsigned char> pulled(pull ? channels : 0);
@@ -331,16 +339,16 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
     gradient(sums, derivatives[i].own, own);
     if (pull && pulled[i]) gradient(neighbour_sums, derivatives[i].pulled, outward);
     const double abc[3] = {k.a, k.b, k.c};
-    double largest = 0;
-    for (int j = 0; j < 5; ++j) {
-      if (!plan.continuous && j < 3 && std::fabs(abc[j]) < plan.eps) own[j] = outward[j];
-      largest = std::fmax(largest, std::fabs(own[j]));
-    }
+    for (int j = 0; j < 3; ++j)
+      if (!plan.continuous && std::fabs(abc[j]) < plan.eps) own[j] = outward[j];
+    // Divided by the largest first, so that no square overflows.
+    const double size = largest(own, 5);
     double squares = 0;
-    for (double v : own) squares += largest > 0 ? (v / largest) * (v / largest) : 0;
-    const double norm = largest * std::sqrt(squares);
+    for (double v : own) squares += size > 0 ? (v / size) * (v / size) : 0;
+    const double length = std::sqrt(squares);
+    const bool limited = size * length > plan.max_grad_norm;
     for (int j = 0; j < 5; ++j) {
-      const double v = norm > plan.max_grad_norm ? own[j] / largest / std::sqrt(squares) * plan.max_grad_norm : own[j];
+      const double v = limited ? own[j] / size * (plan.max_grad_norm / length) : own[j];
       write(grads[j], plan.coefficient_dtype, i, v);
     }
   });
@@ -348,7 +356,7 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
 
 }  // namespace deu
 
-DEU_API int deu_abi() { return 1; }
+DEU_API int deu_abi() { return 2; }
 
 DEU_API void deu_use_openmp(void* gomp_parallel) {
   deu::omp_parallel = reinterpret_cast<deu::OmpParallel>(gomp_parallel);
@@ -360,9 +368,13 @@ DEU_API int deu_isa() { return deu::chosen_isa; }
 
 DEU_API void deu_use_isa(int isa) { deu::chosen_isa = isa < deu::best_isa() ? isa : deu::best_isa(); }
 
-DEU_API void deu_forward(const deu::Plan* plan, const void* t, void* y, const void* a, const void* b, const void* c,
-                         const void* c1, const void* c2, double* centre, int threads) {
-  deu::forward(*plan, t, y, {*plan, {a, b, c, c1, c2}}, centre, threads);
+// Returns 1, with nothing done, if it is called without `centre` and must have it.
+DEU_API int deu_forward(const deu::Plan* plan, const void* t, void* y, const void* a, const void* b, const void* c,
+                        const void* c1, const void* c2, double* centre, int threads) {
+  const deu::Units units{*plan, {a, b, c, c1, c2}};
+  if (centre == nullptr && deu::wants_centres(*plan, units)) return 1;
+  deu::forward(*plan, t, y, units, centre, threads);
+  return 0;
 }
 
 DEU_API void deu_backward(const deu::Plan* plan, const void* t, const void* g, void* grad_t, const void* a,

@@ -20,7 +20,7 @@ struct Unit {
     const double most = sizeof(T) == 4 ? 40.0 : 300.0;  // e^most squared is still finite
     const double m = limits.max_exponent < most ? limits.max_exponent : most;
     const double mean = neuron.kind == REAL ? (n[p_] + n[q_]) / 2 : n[p_];
-    const double turns = n[q_] / 3.14159265358979323846;
+    const double turns = n[q_] * 0.31830988618379067154;
     p = static_cast<T>(n[p_]);
     q = static_cast<T>(n[q_]);
     turn_hi = static_cast<T>(turns);

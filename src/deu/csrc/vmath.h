@@ -77,7 +77,7 @@ struct Single {
     const float mid = 1.0f / 720 * w + 1.0f / 24;
     const float high = 1.0f / 3628800 * w + 1.0f / 40320;
     const float top = ROUGH ? 1.0f / 479001600
-                            : (1.0f / 20922789888000 * w + 1.0f / 87178291200) * w + 1.0f / 479001600;
+                            : (1.0f / 20922789888000.0f * w + 1.0f / 87178291200.0f) * w + 1.0f / 479001600;
     const float c = ((top * w2 + high) * w2 + mid) * w2 + low;
     return 0.25f * scale / (c * c);
   }
