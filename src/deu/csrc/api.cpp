@@ -85,7 +85,7 @@ constexpr int64_t UNITS = 64, VECTORS = 128;
 // f with care, for the frequency of an oscillation; and up to which derivatives of those numbers
 // for gradients, whose rounding errors they multiply; and how far the two ways of float64 reach.
 constexpr double CLOSED_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64;
-constexpr double TRUSTED_DERIVATIVE = 64, TRUSTED_BY_MEDIUM = 1e4, TRUSTED_BY_DOUBLE = 1e8;
+constexpr double TRUSTED_DERIVATIVE = 64, TRUSTED_BY_MEDIUM = 1e5, TRUSTED_BY_DOUBLE = 1e8;
 
 static double read(const void* base, int dtype, int64_t i) {
   switch (dtype) {
