@@ -9,6 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+GPU = torch.cuda.is_available()
+if not GPU:  # before anything imports Triton: its kernels then run in its interpreter
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 NAMES = ("a", "b", "c", "c1", "c2")
 
 # One unit or more of every row of the paper's table, with either sign where signs matter.
@@ -38,6 +42,14 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need a GPU run where there is one, and say so where there is none."""
+    if not GPU:
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="there is no GPU here"))
 
 
 def every_subspace(n: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:

@@ -36,7 +36,8 @@ OPEN: dict[str, Any] = {"bound": 1e9, "max_grad_norm": None}
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # where no kernel was built, the one warning says so
     NATIVE = _native.isas() or ["without a kernel"]
-BACKENDS = ("reference", *NATIVE)
+ON_GPU = ("GPU, a channel a row", "GPU, channels along lanes")
+BACKENDS = ("reference", *NATIVE, *(pytest.param(b, marks=pytest.mark.gpu) for b in ON_GPU))
 
 SIDES = (0.0, 1e-3, 0.01, 0.1, 0.3, 1.0, 2.5, 7.3)  # the Dirac bump is over at 0.2
 TIMES = tuple(sorted({sign * t for t in SIDES for sign in (-1, 1)}))
@@ -212,15 +213,19 @@ def ours(
     Values and dy/dt then have that many columns; coefficient gradients are divided by it.
     """
     _, t, coefficients, _ = pairs(solution, dtype, coefficient_dtype)
-    t = t[None, :, None].repeat(1, 1, repeat).requires_grad_()
-    coefficients = [p.clone().requires_grad_() for p in coefficients]
+    device = "cuda" if backend in ON_GPU else "cpu"
+    t = t[None, :, None].repeat(1, 1, repeat).to(device)
+    if backend == ON_GPU[1]:
+        t = t.mT.contiguous().mT
+    t.requires_grad_()
+    coefficients = [p.clone().to(device).requires_grad_() for p in coefficients]
     with using(backend):
         y = function(backend)(t, *coefficients, solution=solution, **OPEN)
         y.backward(torch.ones_like(y))
     assert y.dtype == t.dtype == t.grad.dtype
     gradients = [p.grad.double()[:, None] / repeat for p in coefficients]
     found = [y.detach()[0].double(), t.grad[0].double(), *gradients]
-    return dict(zip(QUANTITIES, found, strict=True))
+    return dict(zip(QUANTITIES, (x.cpu() for x in found), strict=True))
 
 
 def report(name: str, found: Pairs, error: Tensor, allowed: Any, got: Tensor) -> str:
@@ -252,7 +257,8 @@ def name_of(parameter: Any) -> str:
 
 
 def every(name: str, values: Any) -> Any:
-    return pytest.mark.parametrize(name, list(values), ids=name_of)
+    plain = all(isinstance(v, (str, int, torch.dtype)) for v in values)
+    return pytest.mark.parametrize(name, list(values), ids=name_of if plain else None)
 
 
 @every("quantity", QUANTITIES)

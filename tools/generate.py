@@ -1,4 +1,6 @@
-"""Write the table of subspaces, with its derivatives, as C++: src/deu/csrc/{form,rows}.h.
+"""Write the table of subspaces, with its derivatives, for the kernels.
+
+As C++ into src/deu/csrc/{form,rows}.h, as Triton into src/deu/_triton_rows.py.
 
     python tools/generate.py            write the files
     python tools/generate.py --check    fail if a file is not what the table says
@@ -10,11 +12,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import sympy
 from sympy.logic.boolalg import Boolean
 from sympy.printing.cxx import CXX17CodePrinter
+from sympy.printing.pycode import PythonCodePrinter
 
 ROOT = Path(__file__).resolve().parent.parent
 CSRC = ROOT / "src/deu/csrc"
@@ -44,27 +48,71 @@ class SymbolicMath:
         return sympy.true
 
 
-class Printer(CXX17CodePrinter):
-    """C++ with powers written as products, quotients and square roots."""
+class Products:
+    """Powers written as products, quotients and square roots."""
 
-    def _print_Piecewise(self, expr):
-        (yes, condition), (no, _) = expr.args
-        return f"({self._print(condition)} ? {self._print(yes)} : {self._print(no)})"
+    square_root: str
+    parenthesize: Callable[..., str]  # of every printer
 
-    def _print_Pow(self, expr):
+    def _print_Pow(self, expr, **_):
         base = self.parenthesize(expr.base, sympy.printing.precedence.PRECEDENCE["Func"])
-        doubled = 2 * expr.exp
-        if not doubled.is_Integer:
-            return super()._print_Pow(expr)
-        halves = abs(int(doubled))
-        factors = [base] * (halves // 2) + [f"std::sqrt({base})"] * (halves % 2)
+        halves = abs(int(2 * expr.exp))
+        factors = [base] * (halves // 2) + [f"{self.square_root}({base})"] * (halves % 2)
         product = "*".join(factors)
         if expr.exp > 0:
             return f"({product})" if len(factors) > 1 else product
         return f"(1.0/({product}))"
 
 
-printer = Printer()
+class CppPrinter(Products, CXX17CodePrinter):
+    square_root = "std::sqrt"
+
+    def _print_Piecewise(self, expr):
+        (yes, condition), (no, _) = expr.args
+        return f"({self._print(condition)} ? {self._print(yes)} : {self._print(no)})"
+
+
+class TritonPrinter(Products, PythonCodePrinter):
+    square_root = "root"
+
+    def _print_Pow(self, expr, **_):
+        if expr.exp < 0:
+            return f"inverse({super()._print_Pow(sympy.Pow(expr.base, -expr.exp, evaluate=False))})"
+        return super()._print_Pow(expr)
+
+    def _print_Mul(self, expr):
+        level = sympy.printing.precedence.PRECEDENCE["Mul"]
+        if expr.args[0] == -1:
+            rest = sympy.Mul(*expr.args[1:], evaluate=False)
+            return f"-{self.parenthesize(rest, level)}"
+        return "*".join(self.parenthesize(arg, level) for arg in expr.args)
+
+    def _print_Piecewise(self, expr):
+        (yes, condition), (no, _) = expr.args
+        return f"tl.where({self._print(condition)}, {self._print(yes)}, {self._print(no)})"
+
+    def _print_And(self, expr):
+        return " & ".join(f"({self._print(arg)})" for arg in expr.args)
+
+    def _print_Or(self, expr):
+        return " | ".join(f"({self._print(arg)})" for arg in expr.args)
+
+    def _print_Relational(self, expr):
+        return f"({self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)})"
+
+    def _print_Abs(self, expr):
+        return f"tl.abs({self._print(expr.args[0])})"
+
+    def _print_sign(self, expr):
+        of = self._print(expr.args[0])
+        return f"tl.where({of} > 0, 1.0, tl.where({of} < 0, -1.0, 0.0))"
+
+    def _print_Rational(self, expr):
+        return f"({expr.p}.0/{expr.q}.0)"
+
+
+printer = CppPrinter()
+triton_printer = TritonPrinter()
 A, B, C, C1, C2, EPS = sympy.symbols("a b c c1 c2 eps", real=True)
 
 
@@ -145,6 +193,178 @@ def header(body: list[str]) -> str:
     return "\n".join([note, "#pragma once", "", *body, "}  // namespace deu", ""])
 
 
+# A row of each kind has at most six numbers; the Triton kernels keep them in these places.
+PLACES = ("p", "q", "A", "B", "Af", "Bf")
+PACKED = {
+    "STEP": {"A": "G"},
+    "POLYNOMIAL": {"A": "Q", "B": "K", "Af": "Pf", "Bf": "Qf"},
+    "EXPONENTIAL": {"p": "p", "A": "A", "B": "K", "Af": "Af", "Bf": "Qf"},
+    "ENTIRE": {"p": "p", "q": "q", "A": "A", "B": "B", "Af": "G"},
+}
+WHOLE = {place: place for place in PLACES}
+REAL_ROOTS = ("EXPONENTIAL", "REAL")
+
+
+def packed(row) -> dict[str, sympy.Expr]:
+    """The row's numbers by their places; nothing of its form may be left out."""
+    form = row.solve(SymbolicMath, A, B, C, C1, C2)._asdict()
+    # The response of a real root p is kept as Af·p times (e^(pt) - 1)/p: neither is large where p
+    # is small, and the derivatives of neither.
+    if row.kind.name in REAL_ROOTS:
+        form["Af"] = sympy.simplify(sympy.piecewise_fold(form["Af"] * form["p"]))
+    if row.kind.name == "REAL":
+        form["Bf"] = sympy.simplify(sympy.piecewise_fold(form["Bf"] * form["q"]))
+    places = PACKED.get(row.kind.name, WHOLE)
+    lost = {f for f, e in form.items() if sympy.sympify(e) != 0} - set(places.values())
+    assert not lost, f"{row.name} has {lost}, for which {row.kind.name} has no place"
+    return {
+        place: sympy.sympify(form[places[place]]) if place in places else sympy.S.Zero
+        for place in PLACES
+    }
+
+
+def triton_assignments(targets: list[tuple[str, sympy.Expr]], indent: str) -> list[str]:
+    shared, reduced = sympy.cse([expr for _, expr in targets], order="canonical")
+    lines = [f"{name} = {triton_printer.doprint(expr)}" for name, expr in shared]
+    lines += [
+        f"{name} = {triton_printer.doprint(expr)}"
+        for (name, _), expr in zip(targets, reduced, strict=True)
+    ]
+    return [indent + line for line in lines]
+
+
+def triton_code(name: str, solution) -> list[str]:
+    m = SymbolicMath
+    abc = (A, B, C)
+    lines = []
+
+    def function(title: str, arguments: str, note: str) -> None:
+        lines.extend(["", "", "@triton.jit", f"def {name}_{title}({arguments}):", f"    # {note}"])
+
+    function("snap", "a, b, c, eps", "The coefficients as the rows take them.")
+    snapped = solution.snap(m, *abc, EPS)
+    lines += triton_assignments([(f"s_{s}", e) for s, e in zip(abc, snapped, strict=True)], " " * 4)
+    lines += ["    return s_a, s_b, s_c"]
+
+    function(
+        "row",
+        "a, b, c, eps, FIRST: tl.constexpr = 0",
+        "The first row from FIRST on that holds, for snapped coefficients.",
+    )
+    last = len(solution.rows) - 1
+    lines += [f"    row = tl.where(a == a, {last}, {last})  # {solution.rows[-1].name}"]
+    for i, row in reversed(list(enumerate(solution.rows[:-1]))):
+        holds = triton_printer.doprint(row.when(m, *abc, EPS))
+        lines += [
+            f"    if FIRST <= {i}:",
+            f"        row = tl.where({holds}, {i}, row)  # {row.name}",
+        ]
+    lines += ["    return row"]
+
+    function("kind", "row", "The kind of each row.")
+    lines += [
+        f"    kind = tl.where(row == 0, {int(solution.rows[0].kind)}, {int(solution.rows[0].kind)})"
+    ]
+    for i, row in enumerate(solution.rows[1:], 1):
+        lines += [f"    kind = tl.where(row == {i}, {int(row.kind)}, kind)  # {row.name}"]
+    lines += ["    return kind"]
+
+    function("force", "row, a, b, c", "The values at which a row and its derivatives are taken.")
+    for i, row in enumerate(solution.rows):
+        forced = row.force(m, *abc)
+        if forced != abc:
+            lines += triton_assignments(
+                [(f"f_{s}", e) for s, e in zip(abc, forced, strict=True)], " " * 4
+            )
+            lines += [f"    {s} = tl.where(row == {i}, f_{s}, {s})" for s in abc]
+    lines += ["    return a, b, c"]
+
+    def choose(results: list[tuple[str, list[sympy.Expr]]]) -> None:
+        """Set each named result to the expression of the neuron's row.
+
+        All rows are computed, with what they share computed once: that takes a handful of
+        divisions and roots, less than finding out which rows occur.
+        """
+        targets = [
+            (f"{name}_{i}", expr)
+            for name, by_row in results
+            for i, expr in enumerate(by_row)
+            if expr != 0
+        ]
+        lines.extend(triton_assignments(targets, " " * 4))
+        for name, by_row in results:
+            lines.append(f"    {name} = tl.zeros_like(a)")
+            for i, expr in enumerate(by_row):
+                if expr != 0:
+                    lines.append(f"    {name} = tl.where(row == {i}, {name}_{i}, {name})")
+
+    given = "row, a, b, c, c1, c2"
+    forms = [packed(row) for row in solution.rows]
+    symbols = (*abc, C1, C2)
+
+    function("solve", given, "The numbers of the normal form.")
+    choose([(place, [form[place] for form in forms]) for place in PLACES])
+    lines += [f"    return {', '.join(PLACES)}"]
+
+    function(
+        "pull",
+        f"{given}, g_p, g_q, g_A, g_B, g_Af, g_Bf",
+        "The gradient of the five coefficients, from that of the numbers.",
+    )
+    gradient = {place: sympy.Symbol(f"g_{place}", real=True) for place in PLACES}
+    choose(
+        [
+            (
+                f"d_{s}",
+                [
+                    sum((gradient[k] * e.diff(s) for k, e in form.items()), sympy.S.Zero)
+                    for form in forms
+                ],
+            )
+            for s in symbols
+        ]
+    )
+    lines += ["    return d_a, d_b, d_c, d_c1, d_c2"]
+
+    function(
+        "steepest",
+        given,
+        "The largest derivative of a number, that of an exponent counting a quarter.",
+    )
+    quarter = sympy.Rational(1, 4)
+    slopes = [
+        (
+            f"{place}_by_{s}",
+            [form[place].diff(s) * (quarter if place in "pq" else 1) for form in forms],
+        )
+        for place in PLACES
+        for s in symbols
+    ]
+    slopes = [(name, by_row) for name, by_row in slopes if any(e != 0 for e in by_row)]
+    choose(slopes)
+    lines += ["    most, total = tl.zeros_like(a), tl.zeros_like(a)"]
+    for name, _ in slopes:
+        lines += [f"    most = tl.maximum(most, tl.abs({name}))", f"    total += tl.abs({name})"]
+    # A maximum may drop a NaN, which must never be trusted.
+    lines += ["    return tl.where(total == total, most, total)"]
+    return lines
+
+
+def triton_module() -> str:
+    lines = [
+        "# Written by tools/generate.py from src/deu/_subspaces.py.  Do not edit.",
+        "# ruff: noqa",
+        "# mypy: ignore-errors",
+        "import triton",
+        "import triton.language as tl",
+        "",
+        "from ._triton_elements import inverse, root",
+    ]
+    for name, solution in table.SOLUTIONS.items():
+        lines += triton_code(name, solution)
+    return "\n".join([*lines, ""])
+
+
 def generate() -> dict[Path, str]:
     fields = ", ".join(f"{f}_" for f in table.Form._fields)
     kinds = ", ".join(f"{k.name} = {int(k)}" for k in table.Kind)
@@ -158,7 +378,11 @@ def generate() -> dict[Path, str]:
     rows = ["#include <cmath>", "", '#include "form.h"', "", "namespace deu {", ""]
     for name, solution in table.SOLUTIONS.items():
         rows += solution_code(name, solution)
-    return {CSRC / "form.h": header(form), CSRC / "rows.h": header(rows)}
+    return {
+        CSRC / "form.h": header(form),
+        CSRC / "rows.h": header(rows),
+        ROOT / "src/deu/_triton_rows.py": triton_module(),
+    }
 
 
 def main() -> int:

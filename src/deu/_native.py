@@ -142,7 +142,7 @@ def _collapse(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, int
     return size, step
 
 
-def _layout(x: Tensor, dim: int, channels: int) -> tuple[tuple[int, int, int], _Strides] | None:
+def layout(x: Tensor, dim: int, channels: int) -> tuple[tuple[int, int, int], _Strides] | None:
     """(outer, channels, inner) sizes and strides of x, or None if it must be copied first."""
     if channels == 1:
         if x.is_contiguous() or _is_dense(x):
@@ -213,14 +213,14 @@ def _make_plan(
 ) -> _Planned | None:
     channels = a.shape[0]
     dim = settings.dim % t.ndim if t.ndim and channels > 1 else 0
-    sizes_and_strides = _layout(out, dim, channels)
+    sizes_and_strides = layout(out, dim, channels)
     if sizes_and_strides is None:
         return None
     sizes, out_strides = sizes_and_strides
 
     def source(x: Tensor) -> tuple[bool, _Strides]:
         same_order = channels > 1 or x.stride() == out.stride()
-        found = _layout(x, dim, channels) if same_order else None
+        found = layout(x, dim, channels) if same_order else None
         if found is None or found[0] != sizes:
             return True, out_strides
         return False, found[1]
@@ -245,9 +245,9 @@ def _make_plan(
     return _Planned(plan, ctypes.addressof(plan), copy_t, copy_grad)
 
 
-def _in_order_of(x: Tensor, out: Tensor) -> Tensor:
+def in_order_of(x: Tensor, out: Tensor) -> Tensor:
     """A copy of x that lies in memory as ``out`` does."""
-    return torch.empty_strided(out.shape, out.stride(), dtype=x.dtype).copy_(x)
+    return torch.empty_strided(out.shape, out.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 
 def fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
@@ -262,7 +262,7 @@ def handles(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
     return fits(t, coefficients)
 
 
-def _uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The five coefficients contiguous and of one type."""
     a, b, c, c1, c2 = coefficients
     dtype = a.dtype
@@ -290,11 +290,13 @@ _NO_CENTRE = torch.empty(0, dtype=torch.float64)
 
 
 def forward(
-    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
+    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, save: bool = True
 ) -> tuple[Tensor, Tensor]:
     """y, and each neuron's mean input if outward gravitation will ask for any, else nothing."""
+    if not save and settings.training:
+        settings = settings._replace(training=False)
     assert _library is not None
-    a, b, c, c1, c2 = _uniform(coefficients)
+    a, b, c, c1, c2 = uniform(coefficients)
     y = torch.empty_like(t)
     if t.numel() == 0:
         return y, _NO_CENTRE
@@ -303,7 +305,7 @@ def forward(
         contiguous, centre = forward(t.contiguous(), (a, b, c, c1, c2), settings)
         return y.copy_(contiguous), centre
     if planned.copy_t:
-        t = _in_order_of(t, y)
+        t = in_order_of(t, y)
     pointers = (
         planned.address,
         t.data_ptr(),
@@ -331,7 +333,7 @@ def backward(
 ) -> tuple[Tensor, ...]:
     """The gradients of t and of the five coefficients."""
     assert _library is not None
-    a, b, c, c1, c2 = _uniform(coefficients)
+    a, b, c, c1, c2 = uniform(coefficients)
     if a.dtype != coefficients[0].dtype:  # of several types
         grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), centre, settings)
         return grad_t, *(g.to(p.dtype) for g, p in zip(grads, coefficients, strict=True))
@@ -347,9 +349,9 @@ def backward(
         moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, centre, settings)
         return grad_t.copy_(moved), *grads
     if planned.copy_t:
-        t = _in_order_of(t, grad_t)
+        t = in_order_of(t, grad_t)
     if planned.copy_grad:
-        grad = _in_order_of(grad, grad_t)
+        grad = in_order_of(grad, grad_t)
     _library.deu_backward(
         planned.address,
         t.data_ptr(),

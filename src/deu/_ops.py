@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _native, reference
+from . import _native, _triton, reference
 from ._settings import Settings
 
 
@@ -26,31 +26,53 @@ def _reference(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) 
     return reference.deu(t, *coefficients, **options)
 
 
+def _kernels(t: Tensor, coefficients: tuple[Tensor, ...]) -> Any:
+    """The compiled kernels for these tensors, if there are any."""
+    if t.is_cpu:
+        return _native if _native.handles(t, coefficients) else None
+    return _triton if _triton.handles(t, coefficients) else None
+
+
+def _fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
+    """The same without a warning or a look at the tensors' memory, for tracing."""
+    return _native.fits(t, coefficients) or _triton.fits(t, coefficients)
+
+
 def _forward(
     t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
 ) -> tuple[Tensor, Tensor]:
-    if _native.handles(t, coefficients):
-        y, centre = _native.forward(t, coefficients, settings)
-        return y, centre if centre.numel() else _no_centre(t, coefficients, settings)
-    with torch.no_grad():  # the value is the same in training
-        y = _reference(t, coefficients, settings._replace(training=False))
-    return torch.empty_like(t).copy_(y), _no_centre(t, coefficients, settings)
+    kernels = _kernels(t, coefficients)
+    if kernels is None:
+        with torch.no_grad():  # the value is the same in training
+            y = _reference(t, coefficients, settings._replace(training=False))
+        y, saved = torch.empty_like(t).copy_(y), None
+    else:
+        y, saved = kernels.forward(t, coefficients, settings)
+    if saved is None or not saved.numel():
+        saved = _new_saved(t, coefficients, settings).zero_()
+    return y, saved
 
 
-def _no_centre(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
-    wanted = settings.training and settings.solution == "paper"
-    return t.new_zeros(coefficients[0].shape[0] if wanted else 0, dtype=torch.float64)
+def _new_saved(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
+    """Room for what the kernels' forward leaves their backward: on a CPU the input's centres."""
+    features = coefficients[0].shape[0]
+    if _triton.fits(t, coefficients):
+        size = features * _triton.RECORD
+    else:
+        size = features if settings.training and settings.solution == "paper" else 0
+    return t.new_empty(size, dtype=torch.float64)
 
 
 def _backward(
     grad: Tensor,
     t: Tensor,
     coefficients: tuple[Tensor, ...],
-    centre: Tensor,
+    saved: Tensor,
     settings: Settings,
 ) -> tuple[Tensor, ...]:
-    if _native.handles(t, coefficients):
-        return _native.backward(grad, t, coefficients, centre, settings)
+    kernels = _kernels(t, coefficients)
+    if kernels is not None:
+        return kernels.backward(grad, t, coefficients, saved, settings)
 
     def by_reference() -> tuple[Tensor, ...]:
         inputs = tuple(x.detach().requires_grad_() for x in (t, *coefficients))
@@ -83,7 +105,8 @@ class EagerDEU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, settings: Settings, t: Tensor, *coefficients: Tensor) -> Tensor:
-        y, ctx.centre = _native.forward(t, coefficients, settings)
+        ctx.kernels = _native if t.is_cpu else _triton
+        y, ctx.saved = ctx.kernels.forward(t, coefficients, settings)
         ctx.settings = settings
         ctx.save_for_backward(t, *coefficients)
         return y
@@ -93,7 +116,7 @@ class EagerDEU(torch.autograd.Function):
         t, a, b, c, c1, c2 = ctx.saved_tensors
         if torch.is_grad_enabled():
             return None, *_differentiable_backward(grad, t, (a, b, c, c1, c2), ctx.settings)
-        return None, *_native.backward(grad, t, (a, b, c, c1, c2), ctx.centre, ctx.settings)
+        return None, *ctx.kernels.backward(grad, t, (a, b, c, c1, c2), ctx.saved, ctx.settings)
 
 
 # Past Function.apply's own look at torch.func, which has been taken in apply() below.
@@ -122,16 +145,14 @@ def forward_op(
 
 
 @forward_op.register_fake
-def _forward_fake(t: Tensor, a: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    solution, training = rest[5], rest[11]
-    wanted = a.shape[0] if training and solution == "paper" else 0
-    return torch.empty_like(t), t.new_empty(wanted, dtype=torch.float64)
+def _forward_fake(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(t), _new_saved(t, rest[:5], Settings(*rest[5:]))
 
 
 @torch.library.custom_op("deu::backward", mutates_args=())
 def backward_op(
     grad: Tensor,
-    centre: Tensor,
+    saved: Tensor,
     t: Tensor,
     a: Tensor,
     b: Tensor,
@@ -149,13 +170,13 @@ def backward_op(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     settings = Settings(dim, solution, eps, sharpness, max_exponent, bound, max_grad_norm, training)
     grad_t, grad_a, grad_b, grad_c, grad_c1, grad_c2 = _backward(
-        grad, t, (a, b, c, c1, c2), centre, settings
+        grad, t, (a, b, c, c1, c2), saved, settings
     )
     return grad_t, grad_a, grad_b, grad_c, grad_c1, grad_c2
 
 
 @backward_op.register_fake
-def _backward_fake(grad: Tensor, centre: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _backward_fake(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return torch.empty_like(t), *(torch.empty_like(p) for p in rest[:5])
 
 
@@ -165,11 +186,11 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 
 
 def _op_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-    centre, t, *coefficients = ctx.saved_tensors
+    saved, t, *coefficients = ctx.saved_tensors
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():
         grads = _differentiable_backward(grad, t, tuple(coefficients), ctx.settings)
     else:
-        grads = backward_op(grad, centre, t, *coefficients, *ctx.settings)
+        grads = backward_op(grad, saved, t, *coefficients, *ctx.settings)
     return *grads, *[None] * len(ctx.settings)
 
 
@@ -194,13 +215,14 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 def apply(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
     """y(t) by whichever way fits where the call is made."""
     if torch.compiler.is_compiling():
-        if not _native.fits(t, coefficients):
+        if not _fits(t, coefficients):
             return _reference(t, coefficients, settings)
         return forward_op(t, *coefficients, *settings)[0]
-    if _is_transformed() or not _native.handles(t, coefficients):
+    kernels = _kernels(t, coefficients)
+    if kernels is None or _is_transformed():
         return _reference(t, coefficients, settings)
     if type(t) not in _PLAIN or torch._C._len_torch_dispatch_stack():
         return forward_op(t, *coefficients, *settings)[0]
     if torch.is_grad_enabled():
         return _eager(settings, t, *coefficients)
-    return _native.forward(t, coefficients, settings)[0]
+    return kernels.forward(t, coefficients, settings, False)[0]

@@ -1,0 +1,375 @@
+"""The Triton kernels for GPUs: how the tensors of a call lie, and its launches.
+
+Triton ships with PyTorch where there is a GPU; it is imported with the first tensor that asks for
+it.  One plan is made for a shape, its strides and the settings, and keeps the compiled kernels, so
+that a further call costs little more than its launches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._native import in_order_of, layout, uniform
+from ._settings import Settings
+
+_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+_HALF, _SINGLE, _DOUBLE = 0, 2, 3
+_DEVICES = ("cuda",)  # AMD's GPUs go by this name too
+
+# How many numbers forward leaves backward of each neuron, and backward leaves the last step of each
+# neuron and share of the positions.  _triton_kernels.py says what they are.
+RECORD, SUMS = 13, 18
+
+# Known without importing it, so that torch.compile sees a constant.
+AVAILABLE = importlib.util.find_spec("triton") is not None and os.environ.get("DEU_TRITON") != "0"
+
+
+@functools.cache
+def _warn_once() -> None:
+    if os.environ.get("DEU_TRITON") != "0":
+        warnings.warn(
+            "deu: Triton is not there; on the GPU, using the slower PyTorch reference. "
+            "It comes with PyTorch's own builds for GPUs.",
+            stacklevel=2,
+        )
+
+
+def fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
+    """Whether the kernels are there and take these tensors."""
+    return (
+        AVAILABLE
+        and t.device.type in _DEVICES
+        and coefficients[0].device == t.device
+        and t.dtype in _DTYPES
+    )
+
+
+def handles(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
+    """The same, warning the first time that tensors on a GPU have to do without."""
+    if not AVAILABLE and t.device.type in _DEVICES:
+        _warn_once()
+    return fits(t, coefficients)
+
+
+class Tiling(NamedTuple):
+    """How a call is cut into programs; found by measuring, see ``docs/speed.md``."""
+
+    warps: int
+    elements: int  # of a tile, a thread
+    programs: int  # at most about so many a multiprocessor
+    registers: int  # at most so many a thread
+    stages: int  # tiles on their way at once
+
+
+def _tiling(lanes: bool, backward: bool, bytes_: int) -> Tiling:
+    return Tiling(4, 4, 16, 128, 3)
+
+
+_WORTH_A_PROGRAM = 2048  # elements
+
+
+@functools.cache
+def _processors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 4  # Triton's interpreter
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@functools.cache
+def _has_ptx(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.version.hip is None
+
+
+def _power_of_two(n: int) -> int:
+    """The largest that is not more than n."""
+    return 1 << (max(n, 1).bit_length() - 1)
+
+
+class _Launch:
+    """One kernel with all that stays the same from call to call.
+
+    The first call goes through Triton, which compiles; further ones go straight to what it
+    compiled, at a fifth of the time, as long as the big tensors lie at multiples of 16 bytes.
+    """
+
+    def __init__(self, kernel: Any, programs: int, options: dict[str, Any], *fixed: Any) -> None:
+        self.kernel, self.programs, self.options, self.fixed = kernel, programs, options, fixed
+        self.run: Callable[..., None] | None = None
+
+    def __call__(self, aligned: bool, stream: int, *tensors: Tensor) -> None:
+        if aligned and self.run is not None:
+            self.run(*[x.data_ptr() for x in tensors], *self.fixed, stream=stream)
+            return
+        compiled = self.kernel[(self.programs,)](*tensors, *self.fixed, **self.options)
+        if aligned and compiled is not None:  # the interpreter compiles nothing
+            self.run = compiled[(self.programs, 1, 1)]
+
+
+class _Plan(NamedTuple):
+    forward: _Launch
+    forward_only: _Launch  # leaves no record
+    copy: bool  # the input must be copied into the output's order first
+
+
+class _BackwardPlan(NamedTuple):
+    backward: _Launch
+    finish: _Launch
+    copy_t: bool
+    copy_grad: bool
+    sums: int
+
+
+class _Layout(NamedTuple):
+    sizes: tuple[int, int, int]
+    strides: tuple[tuple[int, int, int], ...]  # of each tensor
+    lanes: bool
+    flat: bool
+    wide: bool
+    width: int  # neighbours in memory that may be loaded at once
+
+
+def _common_layout(
+    out: Tensor, sources: tuple[Tensor, ...], channels: int, dim: int
+) -> tuple[_Layout, list[bool]] | None:
+    """How all tensors of a call lie, and which sources must be copied into out's order first."""
+    dim = dim % out.ndim if out.ndim and channels > 1 else 0
+    found = layout(out, dim, channels)
+    if found is None:
+        return None
+    sizes, out_strides = found
+    strides, copies = [], []
+    for x in sources:
+        same_order = channels > 1 or x.stride() == out.stride()
+        lies = layout(x, dim, channels) if same_order else None
+        copies.append(lies is None or lies[0] != sizes)
+        strides.append(out_strides if lies is None or lies[0] != sizes else lies[1])
+    strides.append(out_strides)
+    outer, _, inner = sizes
+    lanes = channels > 1 and all(s[1] == 1 for s in strides) and not all(s[2] == 1 for s in strides)
+    flat = outer == 1 or all(s[0] == inner * s[2] for s in strides)
+    width = 1
+    if not lanes and all(s[2] == 1 for s in strides):
+        width = 16 // out.element_size()
+        together = outer * inner if flat else inner
+        while width > 1 and (
+            together % width
+            or any(s[1] % width for s in strides)
+            or (not flat and any(s[0] % width for s in strides))
+        ):
+            width //= 2
+    reach = max(sum((n - 1) * abs(step) for n, step in zip(sizes, s, strict=True)) for s in strides)
+    wide = reach + 65536 >= 2**31 or outer * channels * inner + 65536 >= 2**31
+    return _Layout(sizes, tuple(strides), lanes, flat, wide, width), copies
+
+
+def _options(warps: int, registers: int | None = None) -> dict[str, Any]:
+    options: dict[str, Any] = {"num_warps": warps, "enable_fp_fusion": True}
+    if registers is not None and torch.version.hip is None:
+        options["maxnreg"] = registers
+    return options
+
+
+def _cut(lies: _Layout, tiling: Tiling, processors: int) -> tuple[int, int, int, int, int]:
+    """The tile's height and width, the positions of a share, the shares, the programs."""
+    outer, channels, inner = lies.sizes
+    positions = outer * inner
+    size = 32 * tiling.warps * tiling.elements
+    if lies.lanes:
+        width = min(64, 1 << (channels - 1).bit_length())
+        height = max(1, size // width)
+        step, blocks = height, -(-channels // width)
+    else:
+        width = lies.width
+        height = max(1, size // width)
+        step, blocks = height * width, channels
+    wanted = max(1, processors * tiling.programs // blocks)
+    worth = max(1, _WORTH_A_PROGRAM // (width if lies.lanes else 1))
+    share = max(-(-positions // wanted), worth)
+    share = -(-share // step) * step
+    shares = -(-positions // share)
+    return height, width, share, shares, shares * blocks
+
+
+def _how(
+    t: Tensor, settings: Settings, lies: _Layout, height: int, width: int, stages: int, save: bool
+) -> Any:
+    from ._triton_elements import How
+
+    continuous = settings.solution == "continuous"
+    mode = {torch.float32: _SINGLE, torch.float64: _DOUBLE}.get(t.dtype, _HALF)
+    return How(
+        MODE=mode,
+        CONTINUOUS=continuous,
+        EPS=settings.eps,
+        SHARPNESS=settings.sharpness,
+        MAX_EXPONENT=settings.max_exponent,
+        BOUND=min(settings.bound, torch.finfo(t.dtype).max),
+        PULL=settings.training and not continuous,
+        SAVE=save,
+        LANES=lies.lanes,
+        FLAT=lies.flat,
+        WIDE=lies.wide,
+        HEIGHT=height,
+        WIDTH=width,
+        STAGES=stages,
+        PTX=_has_ptx(t.device),
+    )
+
+
+_plans: dict[tuple, Any] = {}
+
+
+def _remembered(key: tuple, make: Callable[[], Any]) -> Any:
+    found = _plans.get(key, _plans)
+    if found is _plans:
+        if len(_plans) >= 4096:  # shapes that never come back must not fill the memory
+            _plans.clear()
+        found = _plans[key] = make()
+    return found
+
+
+def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings) -> _Plan | None:
+    from ._triton_kernels import forward as kernel
+
+    found = _common_layout(y, (t,), a.shape[0], settings.dim)
+    if found is None:
+        return None
+    lies, (copy,) = found
+    tiling = _tiling(lies.lanes, False, t.element_size())
+    height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
+    outer, channels, inner = lies.sizes
+    fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
+    launches = [
+        _Launch(
+            kernel,
+            programs,
+            _options(tiling.warps, tiling.registers),
+            *fixed,
+            _how(t, settings, lies, height, width, tiling.stages, save),
+        )
+        for save in (True, False)
+    ]
+    return _Plan(launches[0], launches[1], copy)
+
+
+def _plan_backward(
+    grad: Tensor, t: Tensor, out: Tensor, a: Tensor, settings: Settings
+) -> _BackwardPlan | None:
+    from ._triton_kernels import backward as kernel
+    from ._triton_kernels import finish
+
+    found = _common_layout(out, (t, grad), a.shape[0], settings.dim)
+    if found is None:
+        return None
+    lies, (copy_t, copy_grad) = found
+    tiling = _tiling(lies.lanes, True, t.element_size())
+    height, width, share, shares, programs = _cut(lies, tiling, _processors(t.device))
+    outer, channels, inner = lies.sizes
+    strides = (step for s in lies.strides for step in s)
+    how = _how(t, settings, lies, height, width, tiling.stages, True)
+    fixed = (channels, outer * inner, share, inner, *strides, how)
+    together = 4
+    finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=together)
+    rows = min(512, 1 << (shares - 1).bit_length())
+    return _BackwardPlan(
+        _Launch(kernel, programs, _options(tiling.warps, tiling.registers), *fixed),
+        _Launch(
+            finish,
+            -(-channels // together),
+            _options(4),
+            channels,
+            shares,
+            outer * inner,
+            settings.max_grad_norm,
+            rows,
+            finish_how,
+        ),
+        copy_t,
+        copy_grad,
+        shares * SUMS * channels,
+    )
+
+
+_HERE = contextlib.nullcontext()
+
+
+def _on_device_of(t: Tensor) -> Any:
+    """Kernels are launched on the current device, which is nearly always that of the tensors."""
+    if t.device.type != "cuda" or t.device.index == torch.cuda.current_device():
+        return _HERE
+    return torch.cuda.device(t.device)
+
+
+def _stream(t: Tensor) -> int:
+    if t.device.type != "cuda":
+        return 0
+    return torch._C._cuda_getCurrentRawStream(t.device.index)
+
+
+def forward(
+    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, save: bool = True
+) -> tuple[Tensor, Tensor | None]:
+    """y, and what backward needs to know of the units."""
+    a, b, c, c1, c2 = uniform(coefficients)
+    y = torch.empty_like(t)
+    record = a.new_empty(RECORD * a.shape[0], dtype=torch.float64) if save else None
+    if t.numel() == 0:
+        return y, record
+    key = (t.shape, t.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings)
+    plan = _remembered(key, lambda: _plan_forward(t, y, a, settings))
+    if plan is None:
+        contiguous, record = forward(t.contiguous(), coefficients, settings, save)
+        return y.copy_(contiguous), record
+    if plan.copy:
+        t = in_order_of(t, y)
+    with _on_device_of(t):
+        aligned, stream = t.data_ptr() % 16 == 0, _stream(t)
+        if record is None:
+            plan.forward_only(aligned, stream, t, y, a, b, c, c1, c2, a)
+        else:
+            plan.forward(aligned, stream, t, y, a, b, c, c1, c2, record)
+    return y, record
+
+
+def backward(
+    grad: Tensor,
+    t: Tensor,
+    coefficients: tuple[Tensor, ...],
+    record: Tensor,
+    settings: Settings,
+) -> tuple[Tensor, ...]:
+    """The gradients of t and of the five coefficients."""
+    a, b, c, c1, c2 = uniform(coefficients)
+    if a.dtype != coefficients[0].dtype:  # of several types
+        grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), record, settings)
+        return grad_t, *(g.to(p.dtype) for g, p in zip(grads, coefficients, strict=True))
+    grad_t = torch.empty_like(t)
+    grads = [torch.empty_like(a) for _ in range(5)]
+    if t.numel() == 0:
+        return grad_t, *(g.zero_() for g in grads)
+    if grad.dtype != t.dtype:
+        grad = grad.to(t.dtype)
+    key = (t.shape, t.stride(), grad.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings)
+    plan = _remembered(key, lambda: _plan_backward(grad, t, grad_t, a, settings))
+    if plan is None:
+        moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, record, settings)
+        return grad_t.copy_(moved), *grads
+    if plan.copy_t:
+        t = in_order_of(t, grad_t)
+    if plan.copy_grad:
+        grad = in_order_of(grad, grad_t)
+    sums = a.new_empty(plan.sums, dtype=torch.float64)
+    with _on_device_of(t):
+        aligned, stream = (t.data_ptr() | grad.data_ptr()) % 16 == 0, _stream(t)
+        plan.backward(aligned, stream, t, grad, grad_t, record, sums)
+        plan.finish(True, stream, a, b, c, c1, c2, sums, *grads)
+    return grad_t, *grads

@@ -1,0 +1,402 @@
+"""The Triton kernels against the float64 reference: layouts, types, sizes, and GPU tools.
+
+Where there is no GPU, Triton's interpreter runs the same kernels on small tensors; what only a GPU
+can show is marked so.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import deu
+import deu.functional
+import deu.reference
+from deu import _triton
+from deu._settings import Settings
+
+from .conftest import GPU, NAMES, SUBSPACES, every_subspace, gradients
+
+pytest.importorskip("triton", reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(
+    not GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="neither GPU nor interpreter"
+)
+
+DEVICE = "cuda" if GPU else "cpu"
+UNITS = len(SUBSPACES)
+
+# Relative to max(1, |truth|).  The 16-bit types: two units in the last place, since the
+# interpreter cuts off what a GPU rounds.
+TOLERANCE = {
+    torch.float64: 1e-10,
+    torch.float32: 2e-5,
+    torch.bfloat16: 2**-7,
+    torch.float16: 2**-10,
+}
+
+Layout = Callable[[Tensor], Tensor]
+LAYOUTS: dict[str, tuple[tuple[int, ...], int, Layout]] = {
+    "NCHW": ((2, UNITS, 4, 8), 1, lambda t: t),
+    "NCHW, 7×7": ((2, UNITS, 7, 7), 1, lambda t: t),
+    "channels_last": (
+        (2, UNITS, 3, 5),
+        1,
+        lambda t: t.contiguous(memory_format=torch.channels_last),
+    ),
+    "(N, C)": ((5, UNITS), 1, lambda t: t),
+    "(B, T, C)": ((2, 3, UNITS), -1, lambda t: t),
+    "(C,)": ((UNITS,), 0, lambda t: t),
+    "every other column": ((2, UNITS, 9, 2), 1, lambda t: t[..., ::2]),
+    "a transposed view": ((3, 4, UNITS), 1, lambda t: t.transpose(1, 2)),
+    "broken order": ((4, 2, UNITS, 3), 1, lambda t: t.permute(1, 2, 0, 3)),
+}
+
+
+@pytest.fixture(autouse=True)
+def _exact_interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A fused multiply-add that is one, and no warnings of numbers that are chosen from later."""
+    if GPU:
+        yield
+        return
+    np = pytest.importorskip("numpy")
+    from triton.runtime import interpreter
+
+    def fma(self: Any, x: Any, y: Any, z: Any) -> Any:
+        wide = x.data.astype(np.float64) * y.data.astype(np.float64) + z.data.astype(np.float64)
+        return interpreter.TensorHandle(wide.astype(x.data.dtype), x.dtype.scalar)
+
+    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_fma", fma)
+    with np.errstate(all="ignore"):
+        yield
+
+
+def compare(
+    t: Tensor,
+    coefficients: list[Tensor],
+    *,
+    dim: int = 1,
+    solution: str = "paper",
+    training: bool = False,
+    max_grad_norm: float = float("inf"),
+) -> dict[str, Tensor]:
+    """Value and all gradients by the kernels; each has to be near the reference's, by name."""
+    t, coefficients = t.to(DEVICE), [p.to(DEVICE) for p in coefficients]
+    settings = Settings(dim, solution, 0.01, 100.0, 3.0, 1e9, max_grad_norm, training)
+    upstream = torch.randn(t.shape, dtype=torch.float64).to(t)
+    y, record = _triton.forward(t, tuple(coefficients), settings)
+    assert record is not None
+    grads = _triton.backward(upstream, t, tuple(coefficients), record, settings)
+    got = {"y": y, "t": grads[0], **dict(zip(NAMES, grads[1:], strict=True))}
+    options = settings._asdict()
+    options["max_grad_norm"] = None if max_grad_norm == float("inf") else max_grad_norm
+    wide = [p.double() for p in coefficients]
+    want = gradients(deu.reference.deu, t.double(), wide, upstream.double(), **options)
+    for name, truth in want.items():
+        # Coefficients are float32 beside 16-bit inputs, and so are their gradients.
+        dtype = t.dtype if name in ("y", "t") else coefficients[0].dtype
+        assert got[name].dtype == dtype
+        allowed = TOLERANCE[dtype] if name not in NAMES else max(TOLERANCE[dtype], pull(training))
+        error = ((got[name].double() - truth).abs() / truth.abs().clamp(min=1)).max().item()
+        assert error <= allowed, f"{name}: off by {error:.2g}, {allowed:.2g} is allowed"
+    assert y.shape == t.shape
+    assert y.stride() == torch.empty_like(t).stride()
+    return got
+
+
+def pull(training: bool) -> float:
+    """c̃1 and c̃2 come from AᵀA + 1e-9·I, which amplifies the rounding of the mean input."""
+    return 1e-4 if training else 0.0
+
+
+def inputs(name: str, dtype: torch.dtype) -> tuple[Tensor, list[Tensor], int]:
+    shape, dim, arrange = LAYOUTS[name]
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    t = arrange((2 * torch.randn(shape, dtype=torch.float64)).to(dtype))
+    return t, every_subspace(UNITS, wide), dim
+
+
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout(layout: str, solution: str) -> None:
+    t, coefficients, dim = inputs(layout, torch.float32)
+    compare(t, coefficients, dim=dim, solution=solution)
+
+
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_every_type(dtype: torch.dtype, layout: str, solution: str) -> None:
+    t, coefficients, dim = inputs(layout, dtype)
+    compare(t, coefficients, dim=dim, solution=solution)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_outward_gravitation(dtype: torch.dtype, layout: str) -> None:
+    t, coefficients, dim = inputs(layout, dtype)
+    compare(t, coefficients, dim=dim, training=True)
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+def test_limits_the_gradient_of_each_neuron(layout: str) -> None:
+    t, coefficients, dim = inputs(layout, torch.float32)
+    got = compare(t, coefficients, dim=dim, max_grad_norm=0.1)
+    norm = torch.stack([got[name] for name in NAMES]).norm(dim=0)
+    assert (norm <= 0.1001).all()
+    assert (norm > 0.0999).any()
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 1000])
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_every_size(size: int, solution: str) -> None:
+    unit = [torch.tensor([p]) for p in (0.7, 0.3, 0.9, 0.2, -0.4)]
+    compare(torch.randn(size), unit, solution=solution)
+
+
+def test_more_channels_than_a_tile_has() -> None:
+    compare(torch.randn(3, 131), every_subspace(131, torch.float32))
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 4, 0)])
+def test_nothing(shape: tuple[int, ...]) -> None:
+    t = torch.randn(shape, device=DEVICE)
+    coefficients = tuple(p.to(DEVICE) for p in every_subspace(4, torch.float32))
+    settings = Settings(1, "paper", 0.01, 100.0, 3.0, 20.0, 0.1, True)
+    y, record = _triton.forward(t, coefficients, settings)
+    assert y.shape == t.shape
+    assert record is not None
+    for gradient in _triton.backward(t, t, coefficients, record, settings)[1:]:
+        assert (gradient == 0).all()
+
+
+def test_not_a_number_stays_one() -> None:
+    t = torch.randn(4, UNITS, 3, 3, device=DEVICE)
+    t[1, :, 1, 1] = torch.nan
+    coefficients = tuple(p.to(DEVICE) for p in every_subspace(UNITS, torch.float32))
+    settings = Settings(1, "paper", 0.01, 100.0, 3.0, 20.0, 0.1, False)
+    y, _ = _triton.forward(t, coefficients, settings)
+    assert y[1, :, 1, 1].isnan().all()
+    assert y.isnan().sum() == UNITS
+
+
+def test_without_triton_there_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_triton, "AVAILABLE", False)
+    monkeypatch.setattr(_triton, "_DEVICES", ("cpu", "cuda"))
+    _triton._warn_once.cache_clear()
+    t, coefficients = torch.randn(2, 3), tuple(every_subspace(3, torch.float32))
+    with pytest.warns(UserWarning, match="Triton is not there"):
+        assert not _triton.handles(t, coefficients)
+    assert not _triton.handles(t, coefficients)  # warnings are errors here
+
+
+# ------------------------------------------------------------------------------------ GPUs alone
+
+
+def layer(**settings: Any) -> deu.DEU:
+    made = deu.DEU(UNITS, **settings).cuda()
+    with torch.no_grad():
+        for p, q in zip(made.coefficients(), every_subspace(UNITS, torch.float32), strict=True):
+            p.copy_(q)
+    return made
+
+
+def step(module: nn.Module, t: Tensor) -> list[Tensor]:
+    """Output and gradients of one step."""
+    t = t.detach().requires_grad_()
+    y = module(t)
+    y.square().sum().backward()
+    found = [y.detach(), t.grad, *(p.grad for p in module.parameters())]
+    module.zero_grad()
+    return [x for x in found if x is not None]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_everything_on_a_gpu(solution: str, dtype: torch.dtype, layout: str) -> None:
+    t, coefficients, dim = inputs(layout, dtype)
+    compare(t, coefficients, dim=dim, solution=solution, training=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("shape", [(2**20 + 3,), (2**14 + 3, UNITS), (UNITS, 2**16 + 3)])
+def test_large(shape: tuple[int, ...]) -> None:
+    dim = 0 if shape[0] == UNITS else 1
+    units = UNITS if len(shape) == 2 else 1
+    compare(torch.randn(shape), every_subspace(units, torch.float32), dim=dim, training=True)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("lanes", [False, True])
+def test_more_elements_than_32_bits_count(lanes: bool) -> None:
+    n, channels = 2**25 + 1, 64
+    t = torch.empty(n, channels, dtype=torch.bfloat16, device="cuda").normal_()
+    layer = deu.DEU(channels, init="spread", dim=1).cuda().requires_grad_(False)
+    if not lanes:
+        t = t.view(1, channels, n)
+    with torch.no_grad():
+        y = layer(t)
+    if not lanes:
+        t, y = t[0].T, y[0].T
+    for some in (slice(0, 3), slice(n // 2, n // 2 + 3), slice(n - 3, n)):
+        want = deu.reference.deu(
+            t[some].double(), *(p.double() for p in layer.coefficients()), bound=20.0
+        )
+        error = (y[some].double() - want).abs() / want.abs().clamp(min=1)
+        assert error.max() <= TOLERANCE[torch.bfloat16]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_the_same_bits_every_time(solution: str, channels_last: bool) -> None:
+    made = layer(solution=solution)
+    t = torch.randn(32, UNITS, 28, 28, device="cuda")
+    if channels_last:
+        t = t.contiguous(memory_format=torch.channels_last)
+    first = step(made, t)
+    for _ in range(3):
+        for x, y in zip(first, step(made, t), strict=True):
+            assert torch.equal(x, y)
+
+
+@pytest.mark.gpu
+def test_at_most_three_launches_and_no_synchronisation() -> None:
+    made = layer()
+    t = torch.randn(8, UNITS, 16, 16, device="cuda", requires_grad=True)
+    upstream = torch.randn_like(t)
+
+    def once() -> None:
+        torch.autograd.grad(made(t), [t, *made.parameters()], upstream)
+
+    once()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+            once()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    launched = [e for e in seen.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    assert len(launched) <= 3, [e.name for e in launched]
+
+
+@pytest.mark.gpu
+def test_keeps_no_more_than_gelu() -> None:
+    t = torch.randn(64, UNITS, 64, 64, device="cuda", requires_grad=True)
+
+    def peak(module: nn.Module) -> int:
+        module(t).sum().backward()
+        t.grad = None
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        module(t).sum().backward()
+        t.grad = None
+        return torch.cuda.max_memory_allocated() - before
+
+    assert peak(layer()) <= 1.01 * peak(nn.GELU())
+
+
+@pytest.mark.gpu
+def test_operators_pass_their_checks() -> None:
+    made = layer()
+    t = torch.randn(3, UNITS, 5, 5, device="cuda", requires_grad=True)
+    settings = Settings(1, "paper", 0.01, 100.0, 3.0, 20.0, 0.1, True)
+    torch.library.opcheck(torch.ops.deu.forward.default, (t, *made.coefficients(), *settings))
+
+
+@pytest.mark.gpu
+def test_compiles_whole_and_once() -> None:
+    made = layer()
+    plain = copy.deepcopy(made)
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    compiled = torch.compile(made, fullgraph=True, backend=counter)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        t = torch.randn(4, UNITS, 8, 8, device="cuda")
+        for x, y in zip(step(compiled, t), step(plain, t), strict=True):
+            torch.testing.assert_close(x, y)
+        with torch.no_grad():
+            for module in (made, plain):
+                for p in module.parameters():
+                    p.add_(0.01)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.gpu
+def test_autocast_gives_what_it_gets() -> None:
+    made = layer()
+    model = nn.Sequential(nn.Conv2d(3, UNITS, 3, device="cuda"), made)
+    with torch.autocast("cuda", torch.bfloat16):
+        y = model(torch.randn(2, 3, 8, 8, device="cuda"))
+        assert y.dtype == torch.bfloat16
+        y.float().sum().backward()
+    assert made.a.grad is not None
+    assert made.a.grad.dtype == torch.float32
+
+
+@pytest.mark.gpu
+def test_a_cuda_graph_captures_a_step() -> None:
+    made = layer()
+    t = torch.randn(4, UNITS, 8, 8, device="cuda", requires_grad=True)
+    upstream = torch.randn_like(t)
+    wanted = [t, *made.parameters()]
+
+    def once() -> list[Tensor]:
+        y = made(t)
+        return [y, *torch.autograd.grad(y, wanted, upstream)]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        once()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = once()
+    with torch.no_grad():
+        t.normal_()
+    graph.replay()
+    for x, y in zip(captured, once(), strict=True):
+        assert torch.equal(x, y)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("wrap", ["DDP", "FSDP2"])
+def test_wrapped_for_several_gpus(wrap: str, tmp_path: Any) -> None:
+    plain = nn.Sequential(nn.Linear(5, UNITS), layer(), nn.Linear(UNITS, 1)).cuda()
+    model = copy.deepcopy(plain)
+    torch.distributed.init_process_group(
+        "nccl", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1
+    )
+    try:
+        if wrap == "DDP":
+            model = nn.parallel.DistributedDataParallel(model)
+        else:
+            from torch.distributed.fsdp import fully_shard
+
+            fully_shard(model[1])
+            fully_shard(model)
+        t = torch.randn(16, 5, device="cuda")
+        losses = []
+        for module in (model, plain):
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+            for _ in range(3):
+                optimizer.zero_grad()
+                loss = module(t).square().mean()
+                loss.backward()
+                optimizer.step()
+            losses.append(loss.item())
+        assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    finally:
+        torch.distributed.destroy_process_group()
