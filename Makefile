@@ -1,7 +1,7 @@
 # make install   a virtual environment in .venv with everything pinned in constraints.txt
 # make demo      one unit learns a sine, two separate circles; pictures in out/demo
 # make test      everything that has to hold: style, types, generated code, tests
-# make bench     the speed of a layer beside PyTorch's own
+# make bench     layers and networks beside other activations: table, CSV and chart in out/bench
 # make generate  the compiled form of the table of subspaces, after a change to it
 
 PYTHON ?= python3
@@ -30,7 +30,7 @@ test: install
 	$(BIN)/python -m pytest -n 2
 
 bench: install
-	$(BIN)/python benchmarks/layer.py
+	$(BIN)/python -m deu bench --out out/bench
 
 generate: install
 	$(BIN)/python tools/generate.py

@@ -1,0 +1,1 @@
+"""``deu bench``: the speed, memory and error of units beside other activations."""

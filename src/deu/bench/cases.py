@@ -1,0 +1,143 @@
+"""Which layers are measured, the important ones first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .timing import BACKWARD, FORWARD
+
+NCHW, LAST, NC, BTC = "NCHW", "channels_last", "(N, C)", "(B, T, C)"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+_PLAIN = ("copy", "ReLU", "GELU", "SiLU", "PReLU")
+_UNITS = (
+    "deu random",
+    "deu spread",
+    "deu one subspace",
+    "deu ten subspaces",
+    "deu continuous random",
+    "deu continuous spread",
+)
+_FEW = ("copy", "GELU", "PReLU", "deu random", "deu ten subspaces", "deu continuous random")
+_MAIN = (*_PLAIN, *_UNITS)
+_ALL = (*_PLAIN, "Snake", "rational", *_UNITS, "deu relu", "reference", "reference compiled")
+# A KAN layer has a function on each edge, so it stands beside a linear layer with its activation.
+_DENSE = ("Linear + GELU", "Linear + deu", "KAN layer")
+
+# (256, 64, 56, 56) on a GPU: forward and backward over a copy of the same tensor.
+_LIMITS = {
+    ("float32", NCHW): (1.05, 1.60),
+    ("float32", LAST): (1.15, 1.80),
+    ("bfloat16", NCHW): (1.30, 2.20),
+    ("bfloat16", LAST): (1.60, 2.60),
+}
+_PRIMARY = (256, 64, 56, 56)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One layer: a shape in a layout and a type, and who takes part."""
+
+    shape: tuple[int, ...]
+    layout: str = NCHW
+    dtype: str = "float32"
+    providers: tuple[str, ...] = _FEW
+
+    @property
+    def title(self) -> str:
+        return f"{self.shape} {self.layout} {self.dtype}" + (", dense" if self.is_dense else "")
+
+    @property
+    def is_dense(self) -> bool:
+        return self.providers[0] == _DENSE[0]
+
+    @property
+    def dim(self) -> int:
+        return len(self.shape) - 1 if self.layout == BTC else 1
+
+    @property
+    def needs(self) -> float:
+        """Seconds that have to be left of a budget to begin with it."""
+        return 45.0 if "reference compiled" in self.providers else 5.0
+
+    def base(self, device: str) -> str:
+        """Whom ratios are taken to: a copy on a GPU, GELU on a CPU."""
+        if self.is_dense:
+            return _DENSE[0]
+        return "copy" if device == "cuda" else "GELU"
+
+    def limits(self, device: str) -> dict[str, float]:
+        """What the ratios of units are required to stay within."""
+        if device != "cuda" or self.shape != _PRIMARY:
+            return {}
+        found = _LIMITS.get((self.dtype, self.layout))
+        return dict(zip((FORWARD, BACKWARD), found, strict=True)) if found else {}
+
+
+def layer_cases(device: str, quick: bool = False) -> list[Case]:
+    """The layers to measure on a device."""
+    if quick:
+        return _quick()
+    return _gpu() if device == "cuda" else _cpu()
+
+
+def _gpu() -> list[Case]:
+    big, image, text = _PRIMARY, (64, 64, 32, 32), (32, 512, 1024)
+    return [
+        Case(big, NCHW, "float32", (*_PLAIN, "Snake", "rational", *_UNITS)),
+        Case(big, LAST, "float32", _MAIN),
+        Case(big, NCHW, "bfloat16", _MAIN),
+        Case(big, LAST, "bfloat16", _MAIN),
+        Case((128, 16), NC, "float32"),
+        Case(image, NCHW, "float32", _ALL),
+        Case(image, LAST, "bfloat16"),
+        Case((16384, 1024), NC, "float32"),
+        Case((16384, 1024), NC, "bfloat16"),
+        Case(text, BTC, "float32"),
+        Case(text, BTC, "bfloat16"),
+        Case((4096, 64), NC, "float32", _DENSE),
+        Case((512, 128, 56, 56), NCHW, "float32"),
+        Case((512, 128, 56, 56), LAST, "bfloat16"),
+        Case(big, NCHW, "float16"),
+        Case(big, LAST, "float16"),
+        Case((64, 64, 8, 8), NCHW, "float32"),
+        Case((4096, 64), NC, "bfloat16"),
+        Case((4096, 64), NC, "float16"),
+        Case(text, BTC, "float16"),
+    ]
+
+
+def _cpu() -> list[Case]:
+    image, text = (64, 64, 32, 32), (16, 128, 512)
+    return [
+        Case(image, NCHW, "float32", (*_PLAIN, "Snake", "rational", *_UNITS, "deu relu")),
+        Case(image, LAST, "float32", (*_MAIN, "deu relu")),
+        Case((128, 16), NC, "float32", (*_PLAIN, "Snake", *_UNITS, "reference")),
+        Case(image, NCHW, "bfloat16", _MAIN),
+        Case(image, LAST, "bfloat16"),
+        Case((4096, 256), NC, "float32"),
+        Case(text, BTC, "float32"),
+        # Smaller: the reference takes seconds for the image above.
+        Case((8, 64, 32, 32), NCHW, "float32", _ALL),
+        Case((4096, 64), NC, "float32", _DENSE),
+        Case(image, NCHW, "float16"),
+        Case((4096, 256), NC, "bfloat16"),
+        Case(text, BTC, "bfloat16"),
+        Case((64, 64, 8, 8), NCHW, "float32"),
+        Case(_PRIMARY, NCHW, "float32"),
+    ]
+
+
+def _quick() -> list[Case]:
+    image = (16, 16, 16, 16)
+    return [
+        Case(image, NCHW, "float32", _ALL),
+        Case(image, LAST, "float32"),
+        Case(image, NCHW, "bfloat16"),
+        Case(image, NCHW, "float16"),
+        Case((128, 16), NC, "float32"),
+        Case((4, 64, 64), BTC, "float32"),
+        Case((256, 16), NC, "float32", _DENSE),
+    ]

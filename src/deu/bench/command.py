@@ -1,0 +1,204 @@
+"""The command ``deu bench``: what is measured in which order, and what is written."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import math
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from .. import __version__, _native
+from . import chart as charts
+from . import layers, models
+from .cases import Case, layer_cases
+from .models import Form, model_forms
+from .rounds import Clock
+from .rows import LEFT_OUT, Row, Writer, read
+from .table import QUICK, case_table, document, summary
+
+_ROUNDS, _QUICK_ROUNDS = 31, 5
+
+
+def bench(
+    arguments: argparse.Namespace,
+    cases: Sequence[Case] | None = None,
+    forms: Sequence[Form] | None = None,
+) -> int:
+    """Measure, print and write; returns the exit code.  ``cases`` and ``forms`` may be given."""
+    device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        print("deu bench: --device cuda: PyTorch finds no CUDA device here", file=sys.stderr)
+        return 2
+    out: Path = arguments.out
+    threads = torch.get_num_threads()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with Writer(out / "bench.csv") as writer:
+            return _run(arguments, torch.device(device), writer, cases, forms)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        print(f"deu bench: cannot write to --out {out}: {reason}", file=sys.stderr)
+        return 2
+    finally:
+        torch.set_num_threads(threads)
+
+
+def chart(path: Path) -> int:
+    """Draw the chart of a CSV that an earlier run wrote, beside it."""
+    try:
+        rows = read(path)
+        paths = [path.with_suffix(".png"), path.with_suffix(".svg")]
+        charts.draw(rows, paths)
+    except ImportError:
+        print("deu bench: the chart needs matplotlib: pip install deu[bench]", file=sys.stderr)
+        return 1
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        print(f"deu bench: cannot draw {path}: {reason}", file=sys.stderr)
+        return 2
+    print("\n".join(str(made) for made in paths))
+    return 0
+
+
+def _run(
+    arguments: argparse.Namespace,
+    device: torch.device,
+    writer: Writer,
+    cases: Sequence[Case] | None,
+    forms: Sequence[Form] | None,
+) -> int:
+    quick = arguments.quick
+    rounds = arguments.rounds or (_QUICK_ROUNDS if quick else _ROUNDS)
+    clock = Clock(arguments.budget or math.inf)
+    template = Row("", "", "", "", "", "", quick=quick)
+    template.device, template.versions = _hardware(device), _versions(device)
+    template.date = datetime.date.today().isoformat()
+    template.command = shlex.join(["deu", "bench", *_given(arguments)])
+    heading = [
+        f"{template.device}; {template.versions}; {template.date}; {rounds} rounds",
+        f"`{template.command}`",
+    ]
+    for line in (*heading, QUICK) if quick else heading:
+        _say(line)
+    rows: list[Row] = []
+
+    def emit(new: list[Row]) -> None:
+        rows.extend(new)
+        writer.write(new)
+        if new:
+            _say(f"\n{new[0].case}{', ' + new[0].work if new[0].kind == 'model' else ''}")
+            _say(case_table(new))
+
+    if cases is None:
+        cases = layer_cases(device.type, quick) if arguments.only != "models" else []
+    if forms is None:
+        forms = model_forms(device.type, quick) if arguments.only != "layers" else []
+    tasks = _in_order(cases, forms)
+    stopped = False
+    for i, task in enumerate(tasks):
+        kind, work = ("model", task.work) if isinstance(task, Form) else ("layer", "")
+        title = f"{task.title} {work}".rstrip()
+        if clock.left < task.needs:
+            row = Row(kind, task.title, "", "", "", "", work, LEFT_OUT, quick=quick)
+            rows.append(row)
+            writer.write([row])
+            _say(f"\nleft out, for want of time: {title}")
+            continue
+        if sys.stderr.isatty():
+            print(f"[{i + 1}/{len(tasks)}] {title}", file=sys.stderr)
+        try:
+            if isinstance(task, Form):
+                models.measure(task, device, rounds, clock, emit, template)
+            else:
+                layers.measure(task, device, rounds, clock, emit, template)
+        except KeyboardInterrupt:
+            print("deu bench: stopped; what was measured is kept", file=sys.stderr)
+            stopped = True
+            break
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+    _write(arguments.out, rows, heading)
+    return 130 if stopped else 0
+
+
+def _in_order(cases: Sequence[Case], forms: Sequence[Form]) -> list[Case | Form]:
+    """The more important half of the layers, then of the networks, then the rest of both."""
+    a, b = (len(cases) + 1) // 2, (len(forms) + 1) // 2
+    return [*cases[:a], *forms[:b], *cases[a:], *forms[b:]]
+
+
+def _write(out: Path, rows: list[Row], heading: list[str]) -> None:
+    """The table and, if it can be drawn, the chart."""
+    measured = [row for row in rows if row.status != LEFT_OUT]
+    page = out / "bench.md"
+    page.write_text(document(rows, heading), encoding="utf-8")
+    if text := summary(rows):
+        _say(f"\n{text}")
+    _say(f"\n{out / 'bench.csv'}\n{page}")
+    if not measured:
+        return
+    paths = [out / "bench.png", out / "bench.svg"]
+    try:
+        charts.draw(measured, paths)
+    except ImportError:
+        _say(
+            "no chart: it needs matplotlib. With it (pip install deu[bench]), draw it from the "
+            f"CSV: deu bench --chart {out / 'bench.csv'}"
+        )
+    except ValueError as error:
+        _say(f"no chart: {error}")
+    else:
+        _say("\n".join(str(path) for path in paths))
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _given(arguments: argparse.Namespace) -> list[str]:
+    """The arguments as they would be typed again."""
+    words = []
+    for name in ("device", "only", "rounds", "budget", "threads"):
+        value = getattr(arguments, name)
+        if value is not None:
+            words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return [*words, *(["--quick"] if arguments.quick else [])]
+
+
+def _hardware(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    isa = _native.isas()[-1] if _native.isas() else "reference, no kernels"
+    return f"{_processor()}, {torch.get_num_threads()} threads, kernels: {isa}"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if "model name" in line]
+    except OSError:
+        names = []
+    return f"{names[0] if names else platform.machine()} ({os.cpu_count()} cores)"
+
+
+def _versions(device: torch.device) -> str:
+    versions = f"deu {__version__}, PyTorch {torch.__version__}, Python {platform.python_version()}"
+    if device.type != "cuda":
+        return versions
+    versions += f", CUDA {torch.version.cuda}"
+    try:
+        return f"{versions}, Triton {metadata.version('triton')}"
+    except metadata.PackageNotFoundError:
+        return versions

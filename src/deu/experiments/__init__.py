@@ -1,0 +1,1 @@
+"""Networks and activations to compare units in.  The core never imports this."""
