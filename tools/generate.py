@@ -326,27 +326,6 @@ def triton_code(name: str, solution) -> list[str]:
     )
     lines += ["    return d_a, d_b, d_c, d_c1, d_c2"]
 
-    function(
-        "steepest",
-        given,
-        "The largest derivative of a number, that of an exponent counting a quarter.",
-    )
-    quarter = sympy.Rational(1, 4)
-    slopes = [
-        (
-            f"{place}_by_{s}",
-            [form[place].diff(s) * (quarter if place in "pq" else 1) for form in forms],
-        )
-        for place in PLACES
-        for s in symbols
-    ]
-    slopes = [(name, by_row) for name, by_row in slopes if any(e != 0 for e in by_row)]
-    choose(slopes)
-    lines += ["    most, total = tl.zeros_like(a), tl.zeros_like(a)"]
-    for name, _ in slopes:
-        lines += [f"    most = tl.maximum(most, tl.abs({name}))", f"    total += tl.abs({name})"]
-    # A maximum may drop a NaN, which must never be trusted.
-    lines += ["    return tl.where(total == total, most, total)"]
     return lines
 
 

@@ -54,13 +54,9 @@ def _forward(
 
 
 def _new_saved(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
-    """Room for what the kernels' forward leaves their backward: on a CPU the input's centres."""
-    features = coefficients[0].shape[0]
-    if _triton.fits(t, coefficients):
-        size = features * _triton.RECORD
-    else:
-        size = features if settings.training and settings.solution == "paper" else 0
-    return t.new_empty(size, dtype=torch.float64)
+    """Room for what forward leaves backward: on a CPU, the centre of each neuron's inputs."""
+    wanted = t.is_cpu and settings.training and settings.solution == "paper"
+    return t.new_empty(coefficients[0].shape[0] if wanted else 0, dtype=torch.float64)
 
 
 def _backward(

@@ -25,9 +25,9 @@ _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _HALF, _SINGLE, _DOUBLE = 0, 2, 3
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 
-# How many numbers forward leaves backward of each neuron, and backward leaves the last step of each
-# neuron and share of the positions.  _triton_kernels.py says what they are.
-RECORD, SUMS = 13, 18
+# How many numbers backward leaves its last step of each neuron and share of the positions.
+# _triton_kernels.py says what they are.
+SUMS = 18
 
 # Known without importing it, so that torch.compile sees a constant.
 AVAILABLE = importlib.util.find_spec("triton") is not None and os.environ.get("DEU_TRITON") != "0"
@@ -71,10 +71,12 @@ class Tiling(NamedTuple):
 
 
 def _tiling(lanes: bool, backward: bool, bytes_: int) -> Tiling:
-    return Tiling(4, 4, 16, 128, 3)
+    if lanes:
+        return Tiling(4, 4, 8, 168, 3)
+    return Tiling(4, 4, 16, 96, 3) if backward else Tiling(4, 8, 16, 80, 3)
 
 
-_WORTH_A_PROGRAM = 2048  # elements
+_WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
 
 
 @functools.cache
@@ -116,7 +118,6 @@ class _Launch:
 
 class _Plan(NamedTuple):
     forward: _Launch
-    forward_only: _Launch  # leaves no record
     copy: bool  # the input must be copied into the output's order first
 
 
@@ -199,9 +200,7 @@ def _cut(lies: _Layout, tiling: Tiling, processors: int) -> tuple[int, int, int,
     return height, width, share, shares, shares * blocks
 
 
-def _how(
-    t: Tensor, settings: Settings, lies: _Layout, height: int, width: int, stages: int, save: bool
-) -> Any:
+def _how(t: Tensor, settings: Settings, lies: _Layout, height: int, width: int, stages: int) -> Any:
     from ._triton_elements import How
 
     continuous = settings.solution == "continuous"
@@ -214,7 +213,6 @@ def _how(
         MAX_EXPONENT=settings.max_exponent,
         BOUND=min(settings.bound, torch.finfo(t.dtype).max),
         PULL=settings.training and not continuous,
-        SAVE=save,
         LANES=lies.lanes,
         FLAT=lies.flat,
         WIDE=lies.wide,
@@ -248,17 +246,9 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings) -> _Plan 
     height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
-    launches = [
-        _Launch(
-            kernel,
-            programs,
-            _options(tiling.warps, tiling.registers),
-            *fixed,
-            _how(t, settings, lies, height, width, tiling.stages, save),
-        )
-        for save in (True, False)
-    ]
-    return _Plan(launches[0], launches[1], copy)
+    how = _how(t, settings, lies, height, width, tiling.stages)
+    options = _options(tiling.warps, tiling.registers)
+    return _Plan(_Launch(kernel, programs, options, *fixed, how), copy)
 
 
 def _plan_backward(
@@ -275,7 +265,7 @@ def _plan_backward(
     height, width, share, shares, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     strides = (step for s in lies.strides for step in s)
-    how = _how(t, settings, lies, height, width, tiling.stages, True)
+    how = _how(t, settings, lies, height, width, tiling.stages)
     fixed = (channels, outer * inner, share, inner, *strides, how)
     together = 4
     finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=together)
@@ -317,40 +307,34 @@ def _stream(t: Tensor) -> int:
 
 def forward(
     t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, save: bool = True
-) -> tuple[Tensor, Tensor | None]:
-    """y, and what backward needs to know of the units."""
+) -> tuple[Tensor, None]:
+    """y; backward needs nothing but what autograd keeps."""
     a, b, c, c1, c2 = uniform(coefficients)
     y = torch.empty_like(t)
-    record = a.new_empty(RECORD * a.shape[0], dtype=torch.float64) if save else None
     if t.numel() == 0:
-        return y, record
+        return y, None
     key = (t.shape, t.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings)
     plan = _remembered(key, lambda: _plan_forward(t, y, a, settings))
     if plan is None:
-        contiguous, record = forward(t.contiguous(), coefficients, settings, save)
-        return y.copy_(contiguous), record
+        return y.copy_(forward(t.contiguous(), coefficients, settings)[0]), None
     if plan.copy:
         t = in_order_of(t, y)
     with _on_device_of(t):
-        aligned, stream = t.data_ptr() % 16 == 0, _stream(t)
-        if record is None:
-            plan.forward_only(aligned, stream, t, y, a, b, c, c1, c2, a)
-        else:
-            plan.forward(aligned, stream, t, y, a, b, c, c1, c2, record)
-    return y, record
+        plan.forward(t.data_ptr() % 16 == 0, _stream(t), t, y, a, b, c, c1, c2)
+    return y, None
 
 
 def backward(
     grad: Tensor,
     t: Tensor,
     coefficients: tuple[Tensor, ...],
-    record: Tensor,
+    saved: Tensor | None,
     settings: Settings,
 ) -> tuple[Tensor, ...]:
     """The gradients of t and of the five coefficients."""
     a, b, c, c1, c2 = uniform(coefficients)
     if a.dtype != coefficients[0].dtype:  # of several types
-        grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), record, settings)
+        grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), saved, settings)
         return grad_t, *(g.to(p.dtype) for g, p in zip(grads, coefficients, strict=True))
     grad_t = torch.empty_like(t)
     grads = [torch.empty_like(a) for _ in range(5)]
@@ -361,7 +345,7 @@ def backward(
     key = (t.shape, t.stride(), grad.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings)
     plan = _remembered(key, lambda: _plan_backward(grad, t, grad_t, a, settings))
     if plan is None:
-        moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, record, settings)
+        moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, saved, settings)
         return grad_t.copy_(moved), *grads
     if plan.copy_t:
         t = in_order_of(t, grad_t)
@@ -370,6 +354,6 @@ def backward(
     sums = a.new_empty(plan.sums, dtype=torch.float64)
     with _on_device_of(t):
         aligned, stream = (t.data_ptr() | grad.data_ptr()) % 16 == 0, _stream(t)
-        plan.backward(aligned, stream, t, grad, grad_t, record, sums)
+        plan.backward(aligned, stream, t, grad, grad_t, a, b, c, c1, c2, sums)
         plan.finish(True, stream, a, b, c, c1, c2, sums, *grads)
     return grad_t, *grads

@@ -38,7 +38,6 @@ class How(NamedTuple):
     MAX_EXPONENT: float
     BOUND: float
     PULL: bool  # whether neighbours pull singular coefficients outward
-    SAVE: bool  # whether forward leaves a record for backward
     LANES: bool  # channels lie along memory, and a tile holds many
     FLAT: bool  # all positions of a channel lie at one stride
     WIDE: bool  # offsets need 64 bits

@@ -14,7 +14,7 @@ from collections import namedtuple
 import triton
 import triton.language as tl
 
-from ._triton import RECORD, SUMS
+from ._triton import SUMS
 from ._triton_elements import (
     CRITICAL,
     DOUBLE,
@@ -32,32 +32,24 @@ from ._triton_elements import (
     at_least,
     at_most,
     gradients,
+    inverse,
     neighbour_sums,
     value,
 )
 from ._triton_entire import entire_point
 from ._triton_rows import (
-    continuous_force,
     continuous_kind,
     continuous_pull,
     continuous_row,
     continuous_snap,
     continuous_solve,
-    continuous_steepest,
     paper_force,
     paper_kind,
     paper_pull,
     paper_row,
     paper_snap,
     paper_solve,
-    paper_steepest,
 )
-
-# Of each neuron forward leaves backward a record: its kind, its six numbers, the arithmetic that
-# they need, whether a neighbour pulls it outward, and that neighbour's kind, exponents, and
-# arithmetic.
-_KIND, _P, _Q, _A, _B, _AF, _BF, _MODE, _PULLED = (tl.constexpr(i) for i in range(9))
-_NEAR_KIND, _NEAR_P, _NEAR_Q, _NEAR_MODE = (tl.constexpr(i) for i in range(9, RECORD))
 
 # Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
 # and of what is beyond the stop; ten of the neighbour's; and of the inputs.
@@ -90,6 +82,25 @@ def _largest(A, B, Af, Bf):
 
 
 @triton.jit
+def _steepest(a, b, c, kind, q, A, B, Af, Bf, CONTINUOUS: tl.constexpr):
+    # How steep the numbers are in the coefficients, roughly, where their terms cancel: products of
+    # the response with its own scales.  What is of one term, or of terms of one sign, cancels
+    # nothing.  Of oscillations Af = -1/c and Bf = -b/(c·√-Δ), of real roots Af = -Bf = -1/√Δ.
+    size = tl.maximum(tl.abs(a), tl.maximum(tl.abs(b), tl.abs(c)))
+    closeness = tl.abs(inverse(tl.where(kind == OSCILLATING, a * q, 1.0)))  # 2/√-Δ
+    swing = tl.maximum(tl.abs(Af), tl.abs(Bf))
+    wave = swing * tl.maximum(tl.abs(Af), closeness * closeness * size)
+    real = 8.0 * size * Af * Af * tl.abs(Af)
+    if CONTINUOUS:  # A and B have the same scales
+        own = tl.maximum(tl.abs(A), tl.abs(B))
+        wave = tl.maximum(wave, own * closeness * tl.maximum(closeness * size, 1.0))
+        real = tl.maximum(real, own * 2.0 * size * Af * Af)
+    other = swing * tl.maximum(swing, 1.0)
+    steep = tl.where(kind == OSCILLATING, wave, tl.where(kind == REAL, real, other))
+    return tl.where((kind == STEP) | (kind == POLYNOMIAL), 0.0, steep)
+
+
+@triton.jit
 def _normal_form(
     a, b, c, c1, c2, CONTINUOUS: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr
 ):
@@ -99,17 +110,20 @@ def _normal_form(
     if CONTINUOUS:
         a, b, c = continuous_snap(a, b, c, eps)
         row = continuous_row(a, b, c, eps)
+        seam = row == 0
         if HOW.MODE != DOUBLE:
             # Narrow tensors have no digits that the closed forms lose, but right at a seam; and
             # they are ten times as fast.
-            seam = row == 0
-            if _any(seam, HOW):
-                closed = continuous_row(a, b, c, eps, 1)
-                steepest = continuous_steepest(closed, a, b, c, c1, c2)
-                row = tl.where(seam & (steepest <= _BY_DOUBLE), closed, row)
-        a, b, c = continuous_force(row, a, b, c)
-        kind = continuous_kind(row)
+            row = continuous_row(a, b, c, eps, 1)
         p, q, A, B, Af, Bf = continuous_solve(row, a, b, c, c1, c2)
+        kind = continuous_kind(row)
+        if HOW.MODE != DOUBLE:
+            steep = _steepest(a, b, c, kind, q, A, B, Af, Bf, CONTINUOUS)
+            seam = seam & ((steep <= _BY_DOUBLE) == 0)
+            if _any(seam, HOW):
+                row = tl.where(seam, 0, row)
+                kind = continuous_kind(row)
+                p, q, A, B, Af, Bf = continuous_solve(row, a, b, c, c1, c2)
         careful = kind == ENTIRE
     else:
         a, b, c = paper_snap(a, b, c, eps)
@@ -120,13 +134,7 @@ def _normal_form(
         careful = row != row
     steepest = tl.zeros_like(a)
     if GRADIENTS:
-        if CONTINUOUS:
-            steepest = continuous_steepest(row, a, b, c, c1, c2)
-        else:
-            steepest = paper_steepest(row, a, b, c, c1, c2)
-    # Sums of one term, or of terms of one sign, cancel nothing.
-    alone = (kind == STEP) | (kind == POLYNOMIAL) | ((kind == EXPONENTIAL) & (Bf == 0))
-    steepest = tl.where(alone, 0.0, steepest)
+        steepest = _steepest(a, b, c, kind, q, A, B, Af, Bf, CONTINUOUS)
     largest = _largest(A, B, Af, Bf)
     wave, real = kind == OSCILLATING, kind == REAL
     rooted = real | (kind == EXPONENTIAL)
@@ -138,11 +146,16 @@ def _normal_form(
     else:
         ahead = tl.maximum(tl.abs(Af), tl.abs(Bf))
         trusted = trusted & (largest <= _NUMBER)
+        # t/b and what falls behind it by a/b² are close at first.
+        lagging = (kind == EXPONENTIAL) & (Bf != 0)
+        trusted = trusted & ((ahead <= _HALF_AHEAD) | (lagging == 0))
+        if CONTINUOUS:  # a root that grows does so up to the square of the cap
+            trusted = trusted & ((tl.maximum(p, q) <= 0) | (real == 0))
         trusted = trusted & ((tl.abs(q) <= _FREQUENCY) | (wave == 0))
         fast = steepest <= _FAST_STEEP
         if HOW.MODE == HALF:
             trusted = trusted & (steepest <= _HALF_STEEP)
-            fast = fast & (ahead <= _HALF_AHEAD)
+            fast = fast & (ahead <= _HALF_AHEAD) & (kind != CRITICAL)
             fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (rooted == 0))
             fast = fast & ((tl.abs(q) >= _HALF_ROOT) | (real == 0))
             mode = tl.where(trusted, tl.where(fast, HALF, SINGLE), DOUBLE)
@@ -193,51 +206,6 @@ def _coefficients(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW: tl.co
         _load(c_ptr + channel, mask, 1.0, HOW),
         _load(c1_ptr + channel, mask, 0.0, HOW),
         _load(c2_ptr + channel, mask, 0.0, HOW),
-    )
-
-
-@triton.jit
-def _save_record(record_ptr, channel, mask, channels, a, b, c, c1, c2, HOW: tl.constexpr):
-    _, _, _, _, kind, p, q, A, B, Af, Bf, mode = _normal_form(
-        a, b, c, c1, c2, HOW.CONTINUOUS, True, HOW
-    )
-    pulled = kind != kind
-    near_kind, near_p, near_q, near_mode = kind, p, q, mode
-    if HOW.PULL:
-        pulled = _is_singular(a, HOW) | _is_singular(b, HOW) | _is_singular(c, HOW)
-        if _any(pulled, HOW):
-            zero = tl.zeros_like(a)
-            _, _, _, _, near_kind, near_p, near_q, _, _, _, _, near_mode = _normal_form(
-                _outward(a, HOW), _outward(b, HOW), _outward(c, HOW), zero, zero, False, False, HOW
-            )
-    place = record_ptr + channel
-    _store(place, kind.to(tl.float64), mask, HOW)
-    _store(place + _P * channels, p, mask, HOW)
-    _store(place + _Q * channels, q, mask, HOW)
-    _store(place + _A * channels, A, mask, HOW)
-    _store(place + _B * channels, B, mask, HOW)
-    _store(place + _AF * channels, Af, mask, HOW)
-    _store(place + _BF * channels, Bf, mask, HOW)
-    _store(place + _MODE * channels, mode.to(tl.float64), mask, HOW)
-    _store(place + _PULLED * channels, pulled.to(tl.float64), mask, HOW)
-    _store(place + _NEAR_KIND * channels, near_kind.to(tl.float64), mask, HOW)
-    _store(place + _NEAR_P * channels, near_p, mask, HOW)
-    _store(place + _NEAR_Q * channels, near_q, mask, HOW)
-    _store(place + _NEAR_MODE * channels, near_mode.to(tl.float64), mask, HOW)
-
-
-@triton.jit
-def _own_record(record_ptr, channel, mask, channels, HOW: tl.constexpr):
-    place = record_ptr + channel
-    return (
-        _load(place, mask, 0.0, HOW).to(tl.int32),
-        _load(place + _P * channels, mask, 0.0, HOW),
-        _load(place + _Q * channels, mask, 0.0, HOW),
-        _load(place + _A * channels, mask, 0.0, HOW),
-        _load(place + _B * channels, mask, 0.0, HOW),
-        _load(place + _AF * channels, mask, 0.0, HOW),
-        _load(place + _BF * channels, mask, 0.0, HOW),
-        _load(place + _MODE * channels, mask, 0.0, HOW).to(tl.int32),
     )
 
 
@@ -373,7 +341,7 @@ def _put(x, position, outer, inner, walk, what, MODE: tl.constexpr, HOW: tl.cons
 @triton.constexpr_function
 def _occurs(KIND, HOW):
     # Whether the solution has rows of this kind.
-    return KIND in (REAL, OSCILLATING, ENTIRE) if HOW.CONTINUOUS else KIND != ENTIRE
+    return KIND in (REAL, OSCILLATING) or not HOW.CONTINUOUS
 
 
 @triton.constexpr_function
@@ -451,7 +419,6 @@ def forward(
     c_ptr,
     c1_ptr,
     c2_ptr,
-    record_ptr,
     channels,
     positions,
     share,
@@ -492,19 +459,23 @@ def forward(
                     _forward_alone(
                         t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW
                     )  # fmt: skip
+    elif HOW.MODE == DOUBLE or mode == DOUBLE:
+        # What few neurons need is not worth the time to compile it for each kind.
+        REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+        if kind == OSCILLATING:
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, HOW)
+        elif kind == REAL:
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, HOW)
+        else:
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, HOW)
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        for KIND in tl.static_range(7):
+        for KIND in tl.static_range(6):
             if _occurs(KIND, HOW) and kind == KIND:
-                if KIND == ENTIRE or HOW.MODE == DOUBLE or mode == DOUBLE:
-                    _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, HOW)
-                elif _has_fast(KIND, HOW) and mode != SINGLE:
+                if _has_fast(KIND, HOW) and mode != SINGLE:
                     _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW)
                 else:
                     _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW)
-    if HOW.SAVE:
-        if walk.share == 0:
-            _save_record(record_ptr, walk.channel, walk.mask, channels, a, b, c, c1, c2, HOW)
 
 
 @triton.jit
@@ -577,7 +548,8 @@ def _neighbour_walk(
     WIDTH: tl.constexpr = HOW.WIDTH
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
     z = tl.zeros((HEIGHT, WIDTH), TYPE)
-    s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs = z, z, z, z, z, z, z, z, z, z, z
+    s0, s1, s2, s3, s4, s5, s6, s7, s8, s9 = z, z, z, z, z, z, z, z, z, z
+    inputs = tl.zeros((HEIGHT, WIDTH), tl.float64)
     position, outer, inner = _start(walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = _fetch(t, position, outer, inner, walk, HOW).to(TYPE)
@@ -594,7 +566,7 @@ def _neighbour_walk(
         s7 += n7
         s8 += n8
         s9 += n9
-        inputs += x
+        inputs += x.to(tl.float64)
     _keep(sums_ptr, _NEAR, s0, walk, HOW)
     _keep(sums_ptr, _NEAR + 1, s1, walk, HOW)
     _keep(sums_ptr, _NEAR + 2, s2, walk, HOW)
@@ -609,22 +581,31 @@ def _neighbour_walk(
 
 
 @triton.jit
-def _backward_alone(t, g, out, sums_ptr, record_ptr, walk, i, HOW: tl.constexpr):
+def _backward_alone(
+    t, g, out, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, sums_ptr, walk, i, HOW: tl.constexpr
+):
     ALONE: tl.constexpr = _alone(HOW)
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = _one_channel(walk, i, HOW)
-    kind, p, q, A, B, Af, Bf, _ = _own_record(
-        record_ptr, one.channel, one.mask, walk.channels, ALONE
+    a, b, c, c1, c2 = _coefficients(
+        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
+    )
+    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = _normal_form(
+        a, b, c, c1, c2, HOW.CONTINUOUS, True, ALONE
     )
     _backward_walk(t, g, out, sums_ptr, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
 def backward(
     t_ptr,
     g_ptr,
     out_ptr,
-    record_ptr,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    c1_ptr,
+    c2_ptr,
     sums_ptr,
     channels,
     positions,
@@ -645,7 +626,12 @@ def backward(
     t = Strided(t_ptr, t_outer, t_channel, t_inner)
     g = Strided(g_ptr, g_outer, g_channel, g_inner)
     out = Strided(out_ptr, out_outer, out_channel, out_inner)
-    kind, p, q, A, B, Af, Bf, mode = _own_record(record_ptr, walk.channel, walk.mask, channels, HOW)
+    a, b, c, c1, c2 = _coefficients(
+        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
+    )
+    _, _, _, _, kind, p, q, A, B, Af, Bf, mode = _normal_form(
+        a, b, c, c1, c2, HOW.CONTINUOUS, True, HOW
+    )
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and _any(kind == ENTIRE, HOW):
             _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW)
@@ -662,16 +648,25 @@ def backward(
         if _any(slow, HOW):
             for i in range(HOW.WIDTH):
                 if tl.sum(tl.where(tl.arange(0, HOW.WIDTH) == i, slow.to(tl.int32), 0), 0) > 0:
-                    _backward_alone(t, g, out, sums_ptr, record_ptr, walk, i, HOW)
+                    _backward_alone(
+                        t, g, out, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, sums_ptr, walk, i, HOW
+                    )
+    elif HOW.MODE == DOUBLE or mode == DOUBLE:
+        # What few neurons need is not worth the time to compile it for each kind.
+        REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+        if kind == OSCILLATING:
+            _backward_walk(
+                t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, HOW
+            )
+        elif kind == REAL:
+            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, HOW)
+        else:
+            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, HOW)
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        for KIND in tl.static_range(7):
+        for KIND in tl.static_range(6):
             if _occurs(KIND, HOW) and kind == KIND:
-                if KIND == ENTIRE or HOW.MODE == DOUBLE or mode == DOUBLE:
-                    _backward_walk(
-                        t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, HOW
-                    )
-                elif _has_fast(KIND, HOW) and mode != SINGLE:
+                if _has_fast(KIND, HOW) and mode != SINGLE:
                     _backward_walk(
                         t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW
                     )
@@ -680,13 +675,13 @@ def backward(
                         t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW
                     )
     if HOW.PULL:
-        near = record_ptr + walk.channel
-        pulled = _load(near + _PULLED * channels, walk.mask, 0.0, HOW) != 0
+        pulled = _is_singular(a, HOW) | _is_singular(b, HOW) | _is_singular(c, HOW)
+        pulled = pulled & walk.mask
         if _any(pulled, HOW):
-            kind = _load(near + _NEAR_KIND * channels, walk.mask, 0.0, HOW).to(tl.int32)
-            p = _load(near + _NEAR_P * channels, walk.mask, 0.0, HOW)
-            q = _load(near + _NEAR_Q * channels, walk.mask, 0.0, HOW)
-            mode = _load(near + _NEAR_MODE * channels, walk.mask, 0.0, HOW).to(tl.int32)
+            zero = tl.zeros_like(a)
+            _, _, _, _, kind, p, q, _, _, _, _, mode = _normal_form(
+                _outward(a, HOW), _outward(b, HOW), _outward(c, HOW), zero, zero, False, False, HOW
+            )
             if HOW.MODE == DOUBLE or _any(pulled & (mode == DOUBLE), HOW):
                 _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, HOW)
             elif HOW.LANES:
