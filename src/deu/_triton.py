@@ -246,7 +246,8 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings) -> _Plan 
     height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
-    how = _how(t, settings, lies, height, width, tiling.stages)
+    # Values are the same in training: one kernel serves both.
+    how = _how(t, settings, lies, height, width, tiling.stages)._replace(PULL=False)
     options = _options(tiling.warps, tiling.registers)
     return _Plan(_Launch(kernel, programs, options, *fixed, how), copy)
 

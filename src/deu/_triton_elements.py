@@ -113,8 +113,10 @@ def fast_inverse(x, PTX: tl.constexpr):
 
 
 @triton.jit
-def exp2_and_less_one(x, MODE: tl.constexpr, PTX: tl.constexpr = False):
-    # 2^x and 2^x - 1, with all the digits of both.
+def exp2_and_less_one(
+    x, MODE: tl.constexpr, PTX: tl.constexpr = False, NARROW: tl.constexpr = False
+):
+    # 2^x and 2^x - 1, with all the digits of both; in float64, twelve if the result is NARROW.
     if MODE == HALF or MODE == SHORT:
         e = fast_exp2(x, PTX)
         less_one = e - 1.0
@@ -136,17 +138,26 @@ def exp2_and_less_one(x, MODE: tl.constexpr, PTX: tl.constexpr = False):
         x = at_least(x, -1021.0, MODE)
         shifted = x + 6755399441055744.0  # 1.5·2^52
         r = x - (shifted - 6755399441055744.0)
-        y = r * 2.5729334365063256871e-11 + 4.4558199665721413479e-10
-        y = y * r + 7.0548972984244248626e-9
-        y = y * r + 1.0178057076155389805e-7
-        y = y * r + 1.3215486808716706477e-6
-        y = y * r + 0.000015252733841579288376
-        y = y * r + 0.00015403530393370723602
-        y = y * r + 0.0013333558146406452119
-        y = y * r + 0.0096181291076284802398
-        y = y * r + 0.055504108664821624356
-        y = y * r + 0.24022650695910071233
-        y = y * r + 0.69314718055994530942
+        if NARROW:
+            y = r * 1.3250812590443863e-6 + 0.0000153037109205700294
+            y = y * r + 0.000154034751644266384
+            y = y * r + 0.00133334784417802025
+            y = y * r + 0.00961812913525271837
+            y = y * r + 0.0555041090634979596
+            y = y * r + 0.240226506958884849
+            y = y * r + 0.693147180556829921
+        else:
+            y = r * 2.5729334365063256871e-11 + 4.4558199665721413479e-10
+            y = y * r + 7.0548972984244248626e-9
+            y = y * r + 1.0178057076155389805e-7
+            y = y * r + 1.3215486808716706477e-6
+            y = y * r + 0.000015252733841579288376
+            y = y * r + 0.00015403530393370723602
+            y = y * r + 0.0013333558146406452119
+            y = y * r + 0.0096181291076284802398
+            y = y * r + 0.055504108664821624356
+            y = y * r + 0.24022650695910071233
+            y = y * r + 0.69314718055994530942
         y = y * r
         scale = ((shifted.to(tl.int64, bitcast=True) << 52) + 4607182418800017408).to(
             tl.float64, bitcast=True
@@ -157,7 +168,9 @@ def exp2_and_less_one(x, MODE: tl.constexpr, PTX: tl.constexpr = False):
 
 
 @triton.jit
-def sine_cosine(x, hi, lo, MODE: tl.constexpr, PTX: tl.constexpr = False):
+def sine_cosine(
+    x, hi, lo, MODE: tl.constexpr, PTX: tl.constexpr = False, NARROW: tl.constexpr = False
+):
     # sin, cos and cos - 1 of the angle.  HALF: of 2π·hi·x.  Else of π·(hi + lo)·x, the angle
     # reduced before digits are lost.
     if MODE == HALF:
@@ -193,22 +206,34 @@ def sine_cosine(x, hi, lo, MODE: tl.constexpr, PTX: tl.constexpr = False):
         shifted = product + 6755399441055744.0
         r = product - (shifted - 6755399441055744.0)
         u = at_most(r * r, 0.25, MODE)
-        s = u * 7.69582443098615584e-7 - 0.0000219033085860845563
-        s = s * u + 0.00046629974442694022
-        s = s * u - 0.00737043049176228686
-        s = s * u + 0.0821458865715653603
-        s = s * u - 0.599264529318854615
-        s = s * u + 2.5501640398772979
-        s = s * u - 5.16771278004996958
-        s = s * u + 3.14159265358979324
-        c = u * -1.3475900683248174e-7 + 4.30117402973045197e-6
-        c = c * u - 0.000104637623036595657
-        c = c * u + 0.00192957423793749249
-        c = c * u - 0.0258068913837850977
-        c = c * u + 0.235330630358588145
-        c = c * u - 1.33526276885458201
-        c = c * u + 4.05871212641676815
-        c = c * u - 4.93480220054467931
+        if NARROW:
+            s = u * -0.00702562728294660936 + 0.0820488381095647527
+            s = s * u - 0.599251891214529217
+            s = s * u + 2.55016329476198094
+            s = s * u - 5.16771276396926879
+            s = s * u + 3.14159265353352012
+            c = u * 0.0018519862866265386 - 0.0257850335994132262
+            c = c * u + 0.235327782719896048
+            c = c * u - 1.33526260092639967
+            c = c * u + 4.05871212279223533
+            c = c * u - 4.93480220053199528
+        else:
+            s = u * 7.69582443098615584e-7 - 0.0000219033085860845563
+            s = s * u + 0.00046629974442694022
+            s = s * u - 0.00737043049176228686
+            s = s * u + 0.0821458865715653603
+            s = s * u - 0.599264529318854615
+            s = s * u + 2.5501640398772979
+            s = s * u - 5.16771278004996958
+            s = s * u + 3.14159265358979324
+            c = u * -1.3475900683248174e-7 + 4.30117402973045197e-6
+            c = c * u - 0.000104637623036595657
+            c = c * u + 0.00192957423793749249
+            c = c * u - 0.0258068913837850977
+            c = c * u + 0.235330630358588145
+            c = c * u - 1.33526276885458201
+            c = c * u + 4.05871212641676815
+            c = c * u - 4.93480220054467931
         c = c * u
         sign = shifted.to(tl.int64, bitcast=True) << 63
         sine = ((s * r).to(tl.int64, bitcast=True) ^ sign).to(tl.float64, bitcast=True)
@@ -221,12 +246,14 @@ def sine_cosine(x, hi, lo, MODE: tl.constexpr, PTX: tl.constexpr = False):
 def smooth_step(x, MODE: tl.constexpr, HOW: tl.constexpr):
     # σ(s·x) and its slope s·σ'(s·x), the bump that stands for the Dirac term.
     fall = -tl.abs(x * (HOW.SHARPNESS * LOG2E))
-    if MODE == DOUBLE:
+    if HOW.MODE == DOUBLE:
         fall, _ = exp2_and_less_one(fall, MODE)
         r = 1.0 / (1.0 + fall)
-    else:
-        fall = fast_exp2(fall, HOW.PTX)
+    else:  # float32 is good enough for what is rounded to it
+        fall = fast_exp2(fall.to(tl.float32), HOW.PTX)
         r = fast_inverse(1.0 + fall, HOW.PTX)
+        if MODE == DOUBLE:
+            fall, r = fall.to(tl.float64), r.to(tl.float64)
     tail = fall * r
     return tl.where(x > 0, r, tail), tail * r * HOW.SHARPNESS
 
@@ -313,14 +340,18 @@ def basis(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
             raw1 = tl.where(held, unit.inner_cap2 - unit.half_gap2 * x, raw1)
             raw2 = tl.where(held, unit.inner_cap2 + unit.half_gap2 * x, raw2)
         free1 = raw1 <= unit.cap2
-        e, less_one = exp2_and_less_one(at_most(raw1, unit.cap2, MODE), MODE, HOW.PTX)
+        e, less_one = exp2_and_less_one(
+            at_most(raw1, unit.cap2, MODE), MODE, HOW.PTX, HOW.MODE != DOUBLE
+        )
         h1, d1 = e, less_one
         if KIND == CRITICAL:
             h2 = x * e
             d2 = h2
             free2 = free1
         if KIND == OSCILLATING or KIND == MIXED:
-            sine, cosine, cosine_less_one = sine_cosine(x, unit.hi, unit.lo, MODE, HOW.PTX)
+            sine, cosine, cosine_less_one = sine_cosine(
+                x, unit.hi, unit.lo, MODE, HOW.PTX, HOW.MODE != DOUBLE
+            )
             h1 = e * cosine
             if MODE == HALF or MODE == SHORT:
                 d1 = h1 - 1.0
@@ -334,7 +365,9 @@ def basis(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
             d1 = d1 * unit.over_p
         if KIND == REAL or KIND == MIXED:
             free2 = raw2 <= unit.cap2
-            h2, d2 = exp2_and_less_one(at_most(raw2, unit.cap2, MODE), MODE, HOW.PTX)
+            h2, d2 = exp2_and_less_one(
+                at_most(raw2, unit.cap2, MODE), MODE, HOW.PTX, HOW.MODE != DOUBLE
+            )
             d2 = d2 * unit.over_q
         if KIND == MIXED:
             wave = unit.kind == OSCILLATING

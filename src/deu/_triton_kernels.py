@@ -61,6 +61,7 @@ _SUMS, _NEAR, _INPUTS = tl.constexpr(SUMS), tl.constexpr(7), tl.constexpr(17)
 _FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(16.0), tl.constexpr(4.0), tl.constexpr(16.0)
 _HALF_AHEAD, _HALF_ROOT, _HALF_STEEP = tl.constexpr(8.0), tl.constexpr(0.5), tl.constexpr(500.0)
 _NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexpr(64.0)
+_NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
 # stands in for the entire functions at a seam.
 _SLOWEST, _FASTEST, _BY_DOUBLE = tl.constexpr(1e-6), tl.constexpr(1e6), tl.constexpr(1e8)
@@ -82,7 +83,7 @@ def _largest(A, B, Af, Bf):
 
 
 @triton.jit
-def _steepest(a, b, c, kind, q, A, B, Af, Bf, CONTINUOUS: tl.constexpr):
+def _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS: tl.constexpr):
     # How steep the numbers are in the coefficients, roughly, where their terms cancel: products of
     # the response with its own scales.  What is of one term, or of terms of one sign, cancels
     # nothing.  Of oscillations Af = -1/c and Bf = -b/(c·√-Δ), of real roots Af = -Bf = -1/√Δ.
@@ -90,7 +91,9 @@ def _steepest(a, b, c, kind, q, A, B, Af, Bf, CONTINUOUS: tl.constexpr):
     closeness = tl.abs(inverse(tl.where(kind == OSCILLATING, a * q, 1.0)))  # 2/√-Δ
     swing = tl.maximum(tl.abs(Af), tl.abs(Bf))
     wave = swing * tl.maximum(tl.abs(Af), closeness * closeness * size)
-    real = 8.0 * size * Af * Af * tl.abs(Af)
+    slow = tl.minimum(tl.abs(p), tl.abs(q))
+    real = 2.0 * size * Af * Af * tl.abs(Af)
+    real = tl.where(slow < 0.4, real * 0.4 * inverse(slow), real)
     if CONTINUOUS:  # A and B have the same scales
         own = tl.maximum(tl.abs(A), tl.abs(B))
         wave = tl.maximum(wave, own * closeness * tl.maximum(closeness * size, 1.0))
@@ -118,7 +121,7 @@ def _normal_form(
         p, q, A, B, Af, Bf = continuous_solve(row, a, b, c, c1, c2)
         kind = continuous_kind(row)
         if HOW.MODE != DOUBLE:
-            steep = _steepest(a, b, c, kind, q, A, B, Af, Bf, CONTINUOUS)
+            steep = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
             seam = seam & ((steep <= _BY_DOUBLE) == 0)
             if _any(seam, HOW):
                 row = tl.where(seam, 0, row)
@@ -134,7 +137,7 @@ def _normal_form(
         careful = row != row
     steepest = tl.zeros_like(a)
     if GRADIENTS:
-        steepest = _steepest(a, b, c, kind, q, A, B, Af, Bf, CONTINUOUS)
+        steepest = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
     largest = _largest(A, B, Af, Bf)
     wave, real = kind == OSCILLATING, kind == REAL
     rooted = real | (kind == EXPONENTIAL)
@@ -407,7 +410,10 @@ def _forward_alone(t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW: tl.c
     _, _, _, _, kind, p, q, A, B, Af, Bf, _ = _normal_form(
         a, b, c, c1, c2, HOW.CONTINUOUS, False, ALONE
     )
-    _forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
+    if kind == OSCILLATING:
+        _forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
+    else:
+        _forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
 
 
 @triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
@@ -449,8 +455,14 @@ def forward(
         slow = (mode == DOUBLE) & walk.mask
         rest = _others(walk, slow, HOW)
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        if tl.max(tl.where(slow, 0, mode), 0) <= FAST:
-            _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
+        fast = tl.max(tl.where(slow, 0, mode), 0) <= FAST
+        waves = _any((kind != OSCILLATING) & rest.mask, HOW) == 0
+        if waves and fast:
+            _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
+        elif waves:
+            _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW)
+        elif HOW.MODE == HALF and fast:
+            _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, MIXED, HALF, HOW)
         else:
             _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
         if _any(slow, HOW):
@@ -593,7 +605,12 @@ def _backward_alone(
     _, _, _, _, kind, p, q, A, B, Af, Bf, _ = _normal_form(
         a, b, c, c1, c2, HOW.CONTINUOUS, True, ALONE
     )
-    _backward_walk(t, g, out, sums_ptr, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
+    if kind == OSCILLATING:
+        _backward_walk(
+            t, g, out, sums_ptr, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
+        )
+    else:
+        _backward_walk(t, g, out, sums_ptr, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
 
 
 @triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
@@ -641,8 +658,18 @@ def backward(
         slow = (mode == DOUBLE) & walk.mask
         rest = _others(walk, slow, HOW)
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        if tl.max(tl.where(slow, 0, mode), 0) <= FAST:
-            _backward_walk(t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
+        fast = tl.max(tl.where(slow, 0, mode), 0) <= FAST
+        waves = _any((kind != OSCILLATING) & rest.mask, HOW) == 0
+        if waves and fast:
+            _backward_walk(
+                t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
+            )
+        elif waves:
+            _backward_walk(
+                t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW
+            )
+        elif HOW.MODE == HALF and fast:
+            _backward_walk(t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, MIXED, HALF, HOW)
         else:
             _backward_walk(t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
         if _any(slow, HOW):
@@ -679,9 +706,10 @@ def backward(
         pulled = pulled & walk.mask
         if _any(pulled, HOW):
             zero = tl.zeros_like(a)
-            _, _, _, _, kind, p, q, _, _, _, _, mode = _normal_form(
+            _, _, _, _, kind, p, q, _, _, Af, Bf, mode = _normal_form(
                 _outward(a, HOW), _outward(b, HOW), _outward(c, HOW), zero, zero, False, False, HOW
             )
+            mode = tl.where(tl.maximum(tl.abs(Af), tl.abs(Bf)) > _NEAR_AHEAD, DOUBLE, mode)
             if HOW.MODE == DOUBLE or _any(pulled & (mode == DOUBLE), HOW):
                 _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, HOW)
             elif HOW.LANES:
