@@ -25,9 +25,10 @@ _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 _HALF, _SINGLE, _DOUBLE = 0, 2, 3
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 
-# How many numbers backward leaves its last step of each neuron and share of the positions.
+# How many numbers backward leaves its last step of each neuron and share of the positions, and how
+# many if no neighbour pulls.
 # _triton_kernels.py says what they are.
-SUMS = 18
+SUMS, OWN_SUMS = 18, 7
 
 # Known without importing it, so that torch.compile sees a constant.
 AVAILABLE = importlib.util.find_spec("triton") is not None and os.environ.get("DEU_TRITON") != "0"
@@ -72,7 +73,7 @@ class Tiling(NamedTuple):
 
 def _tiling(lanes: bool, backward: bool, bytes_: int) -> Tiling:
     if lanes:
-        return Tiling(4, 4, 8, 168, 3)
+        return Tiling(4, 4, 4, 168, 3)
     return Tiling(4, 4, 16, 96, 3) if backward else Tiling(4, 8, 16, 80, 3)
 
 
@@ -286,7 +287,7 @@ def _plan_backward(
         ),
         copy_t,
         copy_grad,
-        shares * SUMS * channels,
+        shares * (SUMS if how.PULL else OWN_SUMS) * channels,
     )
 
 

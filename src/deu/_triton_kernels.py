@@ -58,9 +58,10 @@ _SUMS, _NEAR, _INPUTS = tl.constexpr(SUMS), tl.constexpr(7), tl.constexpr(17)
 # Which arithmetic a neuron needs depends on its numbers: how large those of the response are
 # (AHEAD), all of them (NUMBER) and a frequency; how slow a real root is; and, for gradients, how
 # steep the numbers are in the coefficients, which is how much they amplify rounding errors.
-_FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(16.0), tl.constexpr(4.0), tl.constexpr(16.0)
+_FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(4.0), tl.constexpr(4.0), tl.constexpr(16.0)
 _HALF_AHEAD, _HALF_ROOT, _HALF_STEEP = tl.constexpr(8.0), tl.constexpr(0.5), tl.constexpr(500.0)
 _NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexpr(64.0)
+_REAL_AHEAD = tl.constexpr(16.0)
 _NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
 # stands in for the entire functions at a seam.
@@ -152,6 +153,8 @@ def _normal_form(
         # t/b and what falls behind it by a/b² are close at first.
         lagging = (kind == EXPONENTIAL) & (Bf != 0)
         trusted = trusted & ((ahead <= _HALF_AHEAD) | (lagging == 0))
+        # So are the responses of two roots that are close.
+        trusted = trusted & ((ahead <= _REAL_AHEAD) | (real == 0))
         if CONTINUOUS:  # a root that grows does so up to the square of the cap
             trusted = trusted & ((tl.maximum(p, q) <= 0) | (real == 0))
         trusted = trusted & ((tl.abs(q) <= _FREQUENCY) | (wave == 0))
@@ -375,15 +378,6 @@ def _one_channel(walk, i, HOW: tl.constexpr):
 
 
 @triton.jit
-def _others(walk, left_out, HOW: tl.constexpr):
-    # The walk along the channels of a tile that are not left out.
-    return Walk(
-        walk.first, walk.last, walk.inner, walk.channel, walk.channels, walk.mask & (left_out == 0),
-        walk.share,
-    )  # fmt: skip
-
-
-@triton.jit
 def _forward_walk(
     t, y, walk, kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
 ):
@@ -453,19 +447,19 @@ def forward(
             _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW)
     elif HOW.LANES:
         slow = (mode == DOUBLE) & walk.mask
-        rest = _others(walk, slow, HOW)
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         fast = tl.max(tl.where(slow, 0, mode), 0) <= FAST
-        waves = _any((kind != OSCILLATING) & rest.mask, HOW) == 0
+        waves = _any((kind != OSCILLATING) & walk.mask & (slow == 0), HOW) == 0
         if waves and fast:
-            _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
         elif waves:
-            _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW)
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW)
         elif HOW.MODE == HALF and fast:
-            _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, MIXED, HALF, HOW)
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, HALF, HOW)
         else:
-            _forward_walk(t, y, rest, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
         if _any(slow, HOW):
+            tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
                 if tl.sum(tl.where(tl.arange(0, HOW.WIDTH) == i, slow.to(tl.int32), 0), 0) > 0:
                     _forward_alone(
@@ -492,7 +486,8 @@ def forward(
 
 @triton.jit
 def _keep(sums_ptr, i: tl.constexpr, total, walk, HOW: tl.constexpr):
-    place = (walk.share * _SUMS + i).to(tl.int64) * walk.channels + walk.channel
+    COUNT: tl.constexpr = _SUMS if HOW.PULL else _NEAR
+    place = (walk.share * COUNT + i).to(tl.int64) * walk.channels + walk.channel
     total = tl.sum(total.to(tl.float64), 0)
     if not HOW.LANES:
         total = tl.sum(total, 0)
@@ -656,23 +651,23 @@ def backward(
             _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW)
     elif HOW.LANES:
         slow = (mode == DOUBLE) & walk.mask
-        rest = _others(walk, slow, HOW)
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         fast = tl.max(tl.where(slow, 0, mode), 0) <= FAST
-        waves = _any((kind != OSCILLATING) & rest.mask, HOW) == 0
+        waves = _any((kind != OSCILLATING) & walk.mask & (slow == 0), HOW) == 0
         if waves and fast:
             _backward_walk(
-                t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
+                t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
             )
         elif waves:
             _backward_walk(
-                t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW
+                t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW
             )
         elif HOW.MODE == HALF and fast:
-            _backward_walk(t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, MIXED, HALF, HOW)
+            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, HALF, HOW)
         else:
-            _backward_walk(t, g, out, sums_ptr, rest, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
+            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
         if _any(slow, HOW):
+            tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
                 if tl.sum(tl.where(tl.arange(0, HOW.WIDTH) == i, slow.to(tl.int32), 0), 0) > 0:
                     _backward_alone(
@@ -723,12 +718,22 @@ def backward(
 
 
 @triton.jit
-def _total(sums_ptr, i: tl.constexpr, channel, mask, channels, shares, SHARES: tl.constexpr):
+def _total(
+    sums_ptr,
+    i: tl.constexpr,
+    channel,
+    mask,
+    channels,
+    shares,
+    SHARES: tl.constexpr,
+    HOW: tl.constexpr,
+):
     # The sum over the shares, in float64 and in an order that depends on nothing else.
+    COUNT: tl.constexpr = _SUMS if HOW.PULL else _NEAR
     total = tl.zeros_like(channel).to(tl.float64)
     for first in range(0, shares, SHARES):
         share = first + tl.arange(0, SHARES)
-        place = (share * _SUMS + i).to(tl.int64) * channels
+        place = (share * COUNT + i).to(tl.int64) * channels
         inside = (share < shares)[:, None] & mask[None, :]
         total += tl.sum(tl.load(sums_ptr + place[:, None] + channel[None, :], inside, 0.0), 0)
     return total
@@ -794,15 +799,15 @@ def finish(
     row, a, b, c, kind, p, q, A, B, Af, Bf, mode = _normal_form(
         own_a, own_b, own_c, c1, c2, HOW.CONTINUOUS, False, HOW
     )
-    g_p = _total(sums_ptr, 0, channel, mask, channels, shares, SHARES)
-    g_q = _total(sums_ptr, 1, channel, mask, channels, shares, SHARES)
-    g_A = _total(sums_ptr, 2, channel, mask, channels, shares, SHARES)
-    g_B = _total(sums_ptr, 3, channel, mask, channels, shares, SHARES)
-    g_Af = _total(sums_ptr, 4, channel, mask, channels, shares, SHARES)
-    g_Bf = _total(sums_ptr, 5, channel, mask, channels, shares, SHARES)
+    g_p = _total(sums_ptr, 0, channel, mask, channels, shares, SHARES, HOW)
+    g_q = _total(sums_ptr, 1, channel, mask, channels, shares, SHARES, HOW)
+    g_A = _total(sums_ptr, 2, channel, mask, channels, shares, SHARES, HOW)
+    g_B = _total(sums_ptr, 3, channel, mask, channels, shares, SHARES, HOW)
+    g_Af = _total(sums_ptr, 4, channel, mask, channels, shares, SHARES, HOW)
+    g_Bf = _total(sums_ptr, 5, channel, mask, channels, shares, SHARES, HOW)
     if HOW.CONTINUOUS:
         # stop = m/2α moves with α.
-        stopped = _total(sums_ptr, 6, channel, mask, channels, shares, SHARES)
+        stopped = _total(sums_ptr, 6, channel, mask, channels, shares, SHARES, HOW)
         real = kind == REAL
         mean = tl.where(real, (p + q) * 0.5, p)
         unit = arithmetic(kind, p, q, A, B, Af, Bf, HOW.MODE, HOW)
@@ -822,22 +827,22 @@ def finish(
         )  # fmt: skip
         if HOW.PULL:
             if _any(none_a | none_b | none_c, HOW):
-                inputs = _total(sums_ptr, _INPUTS, channel, mask, channels, shares, SHARES)
+                inputs = _total(sums_ptr, _INPUTS, channel, mask, channels, shares, SHARES, HOW)
                 n_c1, n_c2 = _neighbour(own_a, own_b, own_c, c1, c2, inputs / positions, HOW)
                 row, a, b, c, kind, p, q, A, B, Af, Bf, mode = _normal_form(
                     _outward(own_a, HOW), _outward(own_b, HOW), _outward(own_c, HOW),
                     n_c1, n_c2, False, False, HOW,
                 )  # fmt: skip
-                g_A = _total(sums_ptr, _NEAR, channel, mask, channels, shares, SHARES)
-                g_B = _total(sums_ptr, _NEAR + 1, channel, mask, channels, shares, SHARES)
-                g_Af = _total(sums_ptr, _NEAR + 2, channel, mask, channels, shares, SHARES)
-                g_Bf = _total(sums_ptr, _NEAR + 3, channel, mask, channels, shares, SHARES)
-                X1 = _total(sums_ptr, _NEAR + 4, channel, mask, channels, shares, SHARES)
-                X2 = _total(sums_ptr, _NEAR + 5, channel, mask, channels, shares, SHARES)
-                P1 = _total(sums_ptr, _NEAR + 6, channel, mask, channels, shares, SHARES)
-                P2 = _total(sums_ptr, _NEAR + 7, channel, mask, channels, shares, SHARES)
-                F1 = _total(sums_ptr, _NEAR + 8, channel, mask, channels, shares, SHARES)
-                F2 = _total(sums_ptr, _NEAR + 9, channel, mask, channels, shares, SHARES)
+                g_A = _total(sums_ptr, _NEAR, channel, mask, channels, shares, SHARES, HOW)
+                g_B = _total(sums_ptr, _NEAR + 1, channel, mask, channels, shares, SHARES, HOW)
+                g_Af = _total(sums_ptr, _NEAR + 2, channel, mask, channels, shares, SHARES, HOW)
+                g_Bf = _total(sums_ptr, _NEAR + 3, channel, mask, channels, shares, SHARES, HOW)
+                X1 = _total(sums_ptr, _NEAR + 4, channel, mask, channels, shares, SHARES, HOW)
+                X2 = _total(sums_ptr, _NEAR + 5, channel, mask, channels, shares, SHARES, HOW)
+                P1 = _total(sums_ptr, _NEAR + 6, channel, mask, channels, shares, SHARES, HOW)
+                P2 = _total(sums_ptr, _NEAR + 7, channel, mask, channels, shares, SHARES, HOW)
+                F1 = _total(sums_ptr, _NEAR + 8, channel, mask, channels, shares, SHARES, HOW)
+                F2 = _total(sums_ptr, _NEAR + 9, channel, mask, channels, shares, SHARES, HOW)
                 real = kind == REAL
                 g_q = B * X1 - A * X2 + Bf * P1 - Af * P2
                 # An exponent is capped on one side of 0 alone: where its root makes it grow.
