@@ -7,6 +7,7 @@ can show is marked so.
 from __future__ import annotations
 
 import copy
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -181,6 +182,22 @@ def test_not_a_number_stays_one() -> None:
     y, _ = _triton.forward(t, coefficients, settings)
     assert y[1, :, 1, 1].isnan().all()
     assert y.isnan().sum() == UNITS
+
+
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_extreme_numbers_stay_finite(solution: str) -> None:
+    sizes = [0.0, 1e-30, -0.0099999, 0.01, -3.0, 1e4, -1e20]
+    abc = list(itertools.product(sizes, repeat=3))
+    abc = abc if GPU else abc[::11]
+    t = torch.tensor([0.0, 1e-40, -1e-3, 0.1, 30.0, -1e3, 6e4, -6e4], device=DEVICE)
+    t = t[:, None].repeat(1, len(abc))
+    c12 = [torch.full((len(abc),), p) for p in (0.5, -1.0)]
+    coefficients = tuple(p.to(DEVICE) for p in (*torch.tensor(abc).T.contiguous(), *c12))
+    settings = Settings(1, solution, 0.01, 100.0, 3.0, 20.0, 0.1, True)
+    y, record = _triton.forward(t, coefficients, settings)
+    grads = _triton.backward(torch.ones_like(t), t, coefficients, record, settings)
+    for name, found in zip(("y", "t", *NAMES), (y, *grads), strict=True):
+        assert found.isfinite().all(), name
 
 
 def test_without_triton_there_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
