@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -74,11 +75,16 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: list[str] | None = None) -> int:
     """The command line; returns its exit code."""
     arguments = _parser().parse_args(argv)
+    return until_stopped("deu", lambda: arguments.command(arguments))
+
+
+def until_stopped(name: str, command: Callable[[], int]) -> int:
+    """A command's exit code, also where Ctrl-C or a closed pipe ends it."""
     try:
-        code = arguments.command(arguments)
+        code = command()
         sys.stdout.flush()
     except KeyboardInterrupt:
-        print("deu: stopped", file=sys.stderr)
+        print(f"{name}: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # Whoever read the output has gone; the interpreter must not try to flush it again.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import importlib
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 
 from . import formula, subspaces
 from ._explain import _equation
+from .cli import until_stopped
 from .modules import DEU
 
 PERIODS = 2  # of the sine, to learn from
@@ -354,18 +354,17 @@ def main(argv: list[str] | None = None) -> int:
     if missing:
         print(f"deu.demo needs {' and '.join(missing)}: pip install deu[demo]", file=sys.stderr)
         return 1
+    return until_stopped("deu.demo", lambda: _run_single_threaded(arguments))
+
+
+def _run_single_threaded(arguments: argparse.Namespace) -> int:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # tensors this small are slower with more
     try:
         arguments.out.mkdir(parents=True, exist_ok=True)
         run(arguments.out, arguments.seed, arguments.quick)
-    except KeyboardInterrupt:
-        print("deu.demo: stopped", file=sys.stderr)
-        return 130
     except BrokenPipeError:
-        # Whoever read the output has gone; the interpreter must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        raise
     except OSError as error:
         reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
         print(f"deu.demo: cannot write to --out {arguments.out}: {reason}", file=sys.stderr)
