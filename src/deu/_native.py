@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ._layout import common_layout, in_order_of, uniform
 from ._settings import Settings
 
 _ABI = 2
@@ -124,52 +125,6 @@ def use_isa(name: str) -> Iterator[None]:
         _library.deu_use_isa(before)
 
 
-_Strides = tuple[int, int, int]
-
-
-def _collapse(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, int] | None:
-    """Neighbouring dimensions as one: its size and stride, or None if strides do not allow it."""
-    size, step = 1, 1
-    for n, s in zip(reversed(shape), reversed(stride), strict=True):
-        if n == 1:
-            continue
-        if size == 1:
-            size, step = n, s
-        elif s == step * size:
-            size *= n
-        else:
-            return None
-    return size, step
-
-
-def layout(x: Tensor, dim: int, channels: int) -> tuple[tuple[int, int, int], _Strides] | None:
-    """(outer, channels, inner) sizes and strides of x, or None if it must be copied first."""
-    if channels == 1:
-        if x.is_contiguous() or _is_dense(x):
-            return (1, 1, x.numel()), (0, 0, 1)
-        flat = _collapse(tuple(x.shape), x.stride())
-        return None if flat is None else ((1, 1, flat[0]), (0, 0, flat[1]))
-    shape, stride = tuple(x.shape), x.stride()
-    outer = _collapse(shape[:dim], stride[:dim])
-    inner = _collapse(shape[dim + 1 :], stride[dim + 1 :])
-    if outer is None or inner is None:
-        return None
-    if inner[0] == 1:  # (N, C): walk along what there is
-        outer, inner = (1, 0), outer
-    return (outer[0], channels, inner[0]), (outer[1], stride[dim], inner[1])
-
-
-def _is_dense(x: Tensor) -> bool:
-    """Whether x fills its memory without gaps or overlaps, in whatever order."""
-    expected = 1
-    for step, size in sorted(zip(x.stride(), x.shape, strict=True)):
-        if size != 1:
-            if step != expected:
-                return False
-            expected *= size
-    return True
-
-
 class _Planned(NamedTuple):
     """A plan (which whoever uses it must keep), its address, and what to copy into its order."""
 
@@ -212,26 +167,16 @@ def _make_plan(
     t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
 ) -> _Planned | None:
     channels = a.shape[0]
-    dim = settings.dim % t.ndim if t.ndim and channels > 1 else 0
-    sizes_and_strides = layout(out, dim, channels)
-    if sizes_and_strides is None:
+    sources = (t,) if grad is None else (t, grad)
+    found = common_layout(out, sources, channels, settings.dim)
+    if found is None:
         return None
-    sizes, out_strides = sizes_and_strides
-
-    def source(x: Tensor) -> tuple[bool, _Strides]:
-        same_order = channels > 1 or x.stride() == out.stride()
-        found = layout(x, dim, channels) if same_order else None
-        if found is None or found[0] != sizes:
-            return True, out_strides
-        return False, found[1]
-
-    copy_t, t_strides = source(t)
-    copy_grad, grad_strides = (False, out_strides) if grad is None else source(grad)
+    sizes, strides, copies = found
     plan = _Plan(
         *sizes,
-        *t_strides,
-        *grad_strides,
-        *out_strides,
+        *strides[0],
+        *strides[1],  # where there is no gradient, the output's, unused
+        *strides[-1],
         _DTYPES[t.dtype],
         _DTYPES[a.dtype],
         settings.solution == "continuous",
@@ -242,12 +187,7 @@ def _make_plan(
         settings.bound,
         settings.max_grad_norm,
     )
-    return _Planned(plan, ctypes.addressof(plan), copy_t, copy_grad)
-
-
-def in_order_of(x: Tensor, out: Tensor) -> Tensor:
-    """A copy of x that lies in memory as ``out`` does."""
-    return torch.empty_strided(out.shape, out.stride(), dtype=x.dtype, device=x.device).copy_(x)
+    return _Planned(plan, ctypes.addressof(plan), copies[0], copies[-1] and grad is not None)
 
 
 def fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
@@ -260,30 +200,6 @@ def handles(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
     if not AVAILABLE and t.is_cpu:
         _warn_once()
     return fits(t, coefficients)
-
-
-def uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """The five coefficients contiguous and of one type."""
-    a, b, c, c1, c2 = coefficients
-    dtype = a.dtype
-    # Spelt out: a generator would cost as much as all of it, and this is most of what is called.
-    if not (
-        b.dtype is dtype
-        and c.dtype is dtype
-        and c1.dtype is dtype
-        and c2.dtype is dtype
-        and dtype in _DTYPES
-    ):
-        a, b, c, c1, c2 = (p.to(torch.float64) for p in coefficients)
-    if (
-        a.is_contiguous()
-        and b.is_contiguous()
-        and c.is_contiguous()
-        and c1.is_contiguous()
-        and c2.is_contiguous()
-    ):
-        return a, b, c, c1, c2
-    return tuple(p.contiguous() for p in (a, b, c, c1, c2))
 
 
 _NO_CENTRE = torch.empty(0, dtype=torch.float64)

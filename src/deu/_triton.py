@@ -18,16 +18,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._native import in_order_of, layout, uniform
+from ._layout import DTYPES, Strides, common_layout, in_order_of, uniform
 from ._settings import Settings
 
-_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-_HALF, _SINGLE, _DOUBLE = 0, 2, 3
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 
 # How many numbers backward leaves its last step of each neuron and share of the positions, and how
-# many if no neighbour pulls.
-# _triton_kernels.py says what they are.
+# many if no neighbour pulls; _triton_kernels.py says what they are.
 SUMS, OWN_SUMS = 18, 7
 
 # Known without importing it, so that torch.compile sees a constant.
@@ -50,7 +47,7 @@ def fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
         AVAILABLE
         and t.device.type in _DEVICES
         and coefficients[0].device == t.device
-        and t.dtype in _DTYPES
+        and t.dtype in DTYPES
     )
 
 
@@ -71,7 +68,7 @@ class Tiling(NamedTuple):
     stages: int  # tiles on their way at once
 
 
-def _tiling(lanes: bool, backward: bool, bytes_: int) -> Tiling:
+def _tiling(lanes: bool, backward: bool) -> Tiling:
     if lanes:
         return Tiling(4, 4, 4, 168, 3)
     return Tiling(4, 4, 16, 96, 3) if backward else Tiling(4, 8, 16, 80, 3)
@@ -90,11 +87,6 @@ def _processors(device: torch.device) -> int:
 @functools.cache
 def _has_ptx(device: torch.device) -> bool:
     return device.type == "cuda" and torch.version.hip is None
-
-
-def _power_of_two(n: int) -> int:
-    """The largest that is not more than n."""
-    return 1 << (max(n, 1).bit_length() - 1)
 
 
 class _Launch:
@@ -132,29 +124,21 @@ class _BackwardPlan(NamedTuple):
 
 class _Layout(NamedTuple):
     sizes: tuple[int, int, int]
-    strides: tuple[tuple[int, int, int], ...]  # of each tensor
+    strides: list[Strides]  # of each tensor
     lanes: bool
     flat: bool
     wide: bool
     width: int  # neighbours in memory that may be loaded at once
 
 
-def _common_layout(
+def _lie(
     out: Tensor, sources: tuple[Tensor, ...], channels: int, dim: int
 ) -> tuple[_Layout, list[bool]] | None:
     """How all tensors of a call lie, and which sources must be copied into out's order first."""
-    dim = dim % out.ndim if out.ndim and channels > 1 else 0
-    found = layout(out, dim, channels)
+    found = common_layout(out, sources, channels, dim)
     if found is None:
         return None
-    sizes, out_strides = found
-    strides, copies = [], []
-    for x in sources:
-        same_order = channels > 1 or x.stride() == out.stride()
-        lies = layout(x, dim, channels) if same_order else None
-        copies.append(lies is None or lies[0] != sizes)
-        strides.append(out_strides if lies is None or lies[0] != sizes else lies[1])
-    strides.append(out_strides)
+    sizes, strides, copies = found
     outer, _, inner = sizes
     lanes = channels > 1 and all(s[1] == 1 for s in strides) and not all(s[2] == 1 for s in strides)
     flat = outer == 1 or all(s[0] == inner * s[2] for s in strides)
@@ -170,7 +154,7 @@ def _common_layout(
             width //= 2
     reach = max(sum((n - 1) * abs(step) for n, step in zip(sizes, s, strict=True)) for s in strides)
     wide = reach + 65536 >= 2**31 or outer * channels * inner + 65536 >= 2**31
-    return _Layout(sizes, tuple(strides), lanes, flat, wide, width), copies
+    return _Layout(sizes, strides, lanes, flat, wide, width), copies
 
 
 def _options(warps: int, registers: int | None = None) -> dict[str, Any]:
@@ -202,12 +186,12 @@ def _cut(lies: _Layout, tiling: Tiling, processors: int) -> tuple[int, int, int,
 
 
 def _how(t: Tensor, settings: Settings, lies: _Layout, height: int, width: int, stages: int) -> Any:
-    from ._triton_elements import How
+    from ._triton_elements import DOUBLE, HALF, SINGLE, How
 
     continuous = settings.solution == "continuous"
-    mode = {torch.float32: _SINGLE, torch.float64: _DOUBLE}.get(t.dtype, _HALF)
+    mode = {torch.float32: SINGLE, torch.float64: DOUBLE}.get(t.dtype, HALF)
     return How(
-        MODE=mode,
+        MODE=mode.value,
         CONTINUOUS=continuous,
         EPS=settings.eps,
         SHARPNESS=settings.sharpness,
@@ -239,11 +223,11 @@ def _remembered(key: tuple, make: Callable[[], Any]) -> Any:
 def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings) -> _Plan | None:
     from ._triton_kernels import forward as kernel
 
-    found = _common_layout(y, (t,), a.shape[0], settings.dim)
+    found = _lie(y, (t,), a.shape[0], settings.dim)
     if found is None:
         return None
     lies, (copy,) = found
-    tiling = _tiling(lies.lanes, False, t.element_size())
+    tiling = _tiling(lies.lanes, backward=False)
     height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
@@ -259,11 +243,11 @@ def _plan_backward(
     from ._triton_kernels import backward as kernel
     from ._triton_kernels import finish
 
-    found = _common_layout(out, (t, grad), a.shape[0], settings.dim)
+    found = _lie(out, (t, grad), a.shape[0], settings.dim)
     if found is None:
         return None
     lies, (copy_t, copy_grad) = found
-    tiling = _tiling(lies.lanes, True, t.element_size())
+    tiling = _tiling(lies.lanes, backward=True)
     height, width, share, shares, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     strides = (step for s in lies.strides for step in s)

@@ -14,7 +14,7 @@ from collections import namedtuple
 import triton
 import triton.language as tl
 
-from ._triton import SUMS
+from ._triton import OWN_SUMS, SUMS
 from ._triton_elements import (
     CRITICAL,
     DOUBLE,
@@ -53,7 +53,7 @@ from ._triton_rows import (
 
 # Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
 # and of what is beyond the stop; ten of the neighbour's; and of the inputs.
-_SUMS, _NEAR, _INPUTS = tl.constexpr(SUMS), tl.constexpr(7), tl.constexpr(17)
+_SUMS, _NEAR, _INPUTS = tl.constexpr(SUMS), tl.constexpr(OWN_SUMS), tl.constexpr(SUMS - 1)
 
 # Which arithmetic a neuron needs depends on its numbers: how large those of the response are
 # (AHEAD), all of them (NUMBER) and a frequency; how slow a real root is; and, for gradients, how
