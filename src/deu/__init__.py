@@ -8,6 +8,7 @@ from . import init as init
 from . import reference as reference
 from ._explain import formula as formula
 from ._explain import subspaces as subspaces
+from ._groups import param_groups as param_groups
 from .modules import DEU as DEU
 from .modules import LazyDEU as LazyDEU
 

@@ -1,0 +1,132 @@
+"""The unit of work of every experiment, and the file that holds what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+
+
+class ResultError(RuntimeError):
+    """A result file that is damaged or of another form."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One piece of an experiment: a network, an activation, a learning rate, one or more seeds.
+
+    ``settings`` is plain JSON and holds everything that decides the result. ``seeds`` has more
+    than one entry where networks are so small that many train side by side.
+
+    Example:
+        >>> cell = Cell("circles", {"activation": "deu", "lr": 0.01}, seeds=(0,))
+        >>> cell.name
+        'activation=deu,lr=0.01,seed=0-...'
+    """
+
+    experiment: str
+    settings: dict[str, Any]
+    seeds: tuple[int, ...] = (0,)
+    quick: bool = False
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a checkpoint or a result must be of to count as this cell's."""
+        given = {**asdict(self), "format": FORMAT}
+        return json.loads(json.dumps(given))  # as it comes back from a file
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        parts = [f"{key}={_short(value)}" for key, value in self.settings.items()]
+        few = len(self.seeds) == 1
+        parts.append(f"seed={self.seeds[0]}" if few else f"seeds={len(self.seeds)}")
+        return ",".join(parts)
+
+    @property
+    def name(self) -> str:
+        """For files: the label and a digest that tells apart what the label does not."""
+        text = json.dumps(self.identity, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        plain = re.sub(r"[^A-Za-z0-9=.,_-]+", "-", self.label)[:120]
+        return f"{plain}-{digest}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a cell.
+
+    ``metrics`` are the last ones, a list with an entry a seed under each name; ``history`` has
+    them by epoch; ``curves`` is whatever the experiment's pictures need.
+    """
+
+    cell: Cell
+    metrics: dict[str, list[float]]
+    history: list[dict[str, Any]] = field(default_factory=list)
+    parameters: int = 0
+    curves: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    made: dict[str, Any] = field(default_factory=dict)  # versions, hardware, date
+
+    def __getitem__(self, metric: str) -> list[float]:
+        return self.metrics[metric]
+
+
+def result_path(folder: Path, cell: Cell) -> Path:
+    """Where a cell's result lies in a folder of results."""
+    return folder / cell.experiment / f"{cell.name}.json"
+
+
+def write_result(folder: Path, result: Result) -> Path:
+    """Put a result where it belongs, whole or not at all."""
+    path = result_path(folder, result.cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    content = {**result.cell.identity, **asdict(result)}
+    content.pop("cell")
+    try:
+        part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return path
+
+
+def read_result(path: Path) -> Result:
+    """A result from its file; a damaged one is an error that names it."""
+    try:
+        content = json.loads(path.read_text())
+        if content.pop("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT}")
+        cell = Cell(
+            content.pop("experiment"),
+            content.pop("settings"),
+            tuple(content.pop("seeds")),
+            content.pop("quick"),
+        )
+        return Result(cell, **content)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultError(
+            f"{path} is not a whole result ({type(error).__name__}: {error}); "
+            "delete it and run its experiment again"
+        ) from error
+
+
+def read_results(folder: Path, experiments: Iterable[str] | None = None) -> list[Result]:
+    """All results under a folder, in the order of their names."""
+    if not folder.is_dir():
+        raise ResultError(f"{folder} is not a folder; deu reproduce NAME --out {folder} makes it")
+    wanted = None if experiments is None else set(experiments)
+    found = [read_result(path) for path in sorted(folder.glob("*/*.json"))]
+    return [r for r in found if wanted is None or r.cell.experiment in wanted]
