@@ -82,9 +82,10 @@ constexpr int64_t WORTH_A_THREAD = 16384;
 constexpr int64_t UNITS = 64, VECTORS = 128;
 
 // Up to which numbers of a neuron's normal form float32 is good enough: for f in closed form, for
-// f with care, for the frequency of an oscillation; and up to which derivatives of those numbers
-// for gradients, whose rounding errors they multiply; and how far the two ways of float64 reach.
-constexpr double CLOSED_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64;
+// f with care, for the frequency of an oscillation, for a root that grows; up to which derivatives
+// of those numbers for gradients, whose rounding errors they multiply; and how far the two ways of
+// float64 reach.
+constexpr double CLOSED_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64, TRUSTED_GROWTH = 0.25;
 constexpr double TRUSTED_DERIVATIVE = 64, TRUSTED_BY_MEDIUM = 1e5, TRUSTED_BY_DOUBLE = 1e8;
 
 static double read(const void* base, int dtype, int64_t i) {
@@ -122,11 +123,28 @@ static double largest(const double* numbers, int count) {
   return std::isnan(total) ? total : most;
 }
 
-static Precision needed(const Neuron& neuron, double numbers, double derivatives) {
-  const bool fast = neuron.kind == OSCILLATING && !(std::fabs(neuron.n[q_]) <= TRUSTED_FREQUENCY);
+static Precision needed(const Neuron& neuron, double closed, double derivatives) {
+  const double p = neuron.n[p_], q = neuron.n[q_];
+  const bool fast = (neuron.kind == OSCILLATING && !(std::fabs(q) <= TRUSTED_FREQUENCY)) ||
+                    (neuron.kind == REAL && !(p <= TRUSTED_GROWTH && q <= TRUSTED_GROWTH));
+  const double numbers = largest(neuron.n + A_, NUMBERS - A_);
   if (!(derivatives <= TRUSTED_BY_MEDIUM)) return DOUBLE;
   if (fast || !(numbers <= TRUSTED_NUMBER) || !(derivatives <= TRUSTED_DERIVATIVE)) return MEDIUM;
-  return numbers <= CLOSED_NUMBER ? SINGLE_CLOSED : SINGLE;
+  return closed <= CLOSED_NUMBER ? SINGLE_CLOSED : SINGLE;
+}
+
+// Two real roots: f = D·(M(q, t) - M(p, t)) with D = 1/√Δ and M(r, t) = (e^(rt) - 1)/r, which
+// stays what it is where a root, and with it c, goes to 0.  D takes the place of Af.
+static void part_roots(const Coefficients& k, Neuron* neuron, Jacobian* jacobian) {
+  const double over = 1 / (k.b * k.b - 4 * k.a * k.c), D = std::sqrt(over);
+  neuron->n[Af_] = D;
+  neuron->n[Bf_] = 0;
+  if (jacobian == nullptr) return;
+  std::memset((*jacobian)[Af_], 0, sizeof((*jacobian)[Af_]));
+  std::memset((*jacobian)[Bf_], 0, sizeof((*jacobian)[Bf_]));
+  (*jacobian)[Af_][0] = 2 * k.c * D * over;
+  (*jacobian)[Af_][1] = -k.b * D * over;
+  (*jacobian)[Af_][2] = 2 * k.a * D * over;
 }
 
 // The normal form of one unit, for a row of its solution, and its derivatives where they are asked
@@ -137,16 +155,22 @@ static double fill(int row, Coefficients k, Neuron* neuron, Jacobian* jacobian) 
   std::memset(neuron->n, 0, sizeof(neuron->n));
   Solution::solve(row, k.a, k.b, k.c, k.c1, k.c2, neuron->n);
   neuron->kind = Solution::kind(row);
-  double steepest = 0;
+  const double closed = largest(neuron->n + A_, NUMBERS - A_);
   if (jacobian != nullptr) {
     std::memset(*jacobian, 0, sizeof(*jacobian));
     Solution::jacobian(row, k.a, k.b, k.c, k.c1, k.c2, *jacobian);
+  }
+  if (neuron->kind == REAL) part_roots(k, neuron, jacobian);
+  double steepest = 0;
+  if (jacobian != nullptr) {
     // Errors of the exponents' own sums do not meet others that cancel them: a quarter counts.
     const double exponents = largest((*jacobian)[0], 5 * A_) / 4;
     steepest = largest((*jacobian)[A_], 5 * (NUMBERS - A_));
+    // Those of two real roots' sums do, at t = 0.
+    if (neuron->kind == REAL) steepest *= 4;
     steepest = exponents <= steepest || std::isnan(steepest) ? steepest : exponents;
   }
-  neuron->precision = needed(*neuron, largest(neuron->n + A_, NUMBERS - A_), steepest);
+  neuron->precision = needed(*neuron, closed, steepest);
   return steepest;
 }
 
@@ -160,12 +184,12 @@ static void solve(bool continuous, bool narrow, Coefficients k, double eps, Neur
   Continuous::snap(k.a, k.b, k.c, eps);
   const int row = Continuous::row(k.a, k.b, k.c, eps);
   if (Continuous::kind(row) == ENTIRE && narrow) {
-    // In float64 the closed forms lose no digit that a narrow tensor has, but right at a seam; and
-    // they are ten times as fast.
+    // The closed forms lose no digit that a narrow tensor has, but right at a seam, oscillations not
+    // if they are done in float64; and they are ten times as fast.
     Jacobian unused;
     const int closed = Continuous::row(k.a, k.b, k.c, eps, row + 1);
     if (fill<Continuous>(closed, k, neuron, jacobian != nullptr ? jacobian : &unused) <= TRUSTED_BY_DOUBLE) {
-      neuron->precision = DOUBLE;
+      if (neuron->kind != REAL) neuron->precision = DOUBLE;
       return;
     }
   }

@@ -6,12 +6,14 @@
 template <class V>
 struct Unit {
   using T = typename V::T;
+  static constexpr double ROOT = 1e-30;  // a smaller one counts as 0
   T p, q;
   T turn_hi, turn_lo;    // q/π in two parts
   T alpha, half_gap;     // mean and half the distance of two real roots
   T p2, q2, alpha2, half_gap2, cap2, inner_cap2;  // the same and the caps, for exponents to base 2
   T A, B, Q, K;          // the homogeneous part, on both sides of 0
   T Af, Bf, Pf, Qf, G;   // f, for t > 0
+  T D, over_p, over_q;   // f of two real roots; 1/p and 1/q, or 0 for a root of 0
   T inner_cap, stop, lowest;
   T sharpness, bound;
 
@@ -31,8 +33,12 @@ struct Unit {
     B = static_cast<T>(n[B_]);
     Q = static_cast<T>(n[Q_]);
     K = static_cast<T>(n[K_]);
-    Af = static_cast<T>(n[Af_]);
-    Bf = static_cast<T>(n[Bf_]);
+    const double by_p = std::fabs(n[p_]) > ROOT ? 1 / n[p_] : 0, by_q = std::fabs(n[q_]) > ROOT ? 1 / n[q_] : 0;
+    D = static_cast<T>(n[Af_]);
+    over_p = static_cast<T>(by_p);
+    over_q = static_cast<T>(by_q);
+    Af = static_cast<T>(neuron.kind == REAL ? -n[Af_] * by_p : n[Af_]);
+    Bf = static_cast<T>(neuron.kind == REAL ? n[Af_] * by_q : n[Bf_]);
     Pf = static_cast<T>(n[Pf_]);
     Qf = static_cast<T>(n[Qf_]);
     G = static_cast<T>(n[G_]);
@@ -101,6 +107,25 @@ DEU_INLINE Basis<T> basis(const Unit<V>& u, T x) {
   return s;
 }
 
+// M(r, x) = (e^(rx) - 1)/r, from the exponential less one.
+template <class T>
+DEU_INLINE T grown(T over_root, T x, T less_one) {
+  return over_root == T(0) ? x : less_one * over_root;
+}
+
+// Its derivative by r, (x·e^(rx) - M)/r; where rx is small, by its series.  `live` is the
+// exponential, or 0 where its exponent is capped.
+template <class T>
+DEU_INLINE T grown_by_root(T root, T over_root, T x, T live, T M) {
+  const T z = root * x;
+  const bool small = z < T(0.5) && z > T(-0.5);
+  const T zs = small ? z : T(0);
+  T series = T(0);
+  DEU_UNROLL
+  for (int j = sizeof(T) == 4 ? 7 : 14; j >= 0; --j) series = series * zs + T((j + 1) * OVER_FACTORIAL[j + 2]);
+  return small ? x * x * series : (x * live - M) * over_root;
+}
+
 template <class T>
 DEU_INLINE T bounded(T y, T bound) {
   return y > bound ? bound : (y < -bound ? -bound : y);
@@ -150,6 +175,9 @@ static void forward_row(const Unit<V>& unit, const W* t, W* y, int count) {
         if (KIND == EXPONENTIAL) {
           f += u.Qf * x;
           value += u.K;
+        } else if (KIND == REAL) {
+          f = u.D * (grown(u.over_q, x, s.d2) - grown(u.over_p, x, s.d1));
+          value += u.B * s.b2;
         } else {
           f += u.Bf * s.d2;
           value += u.B * s.b2;
@@ -198,8 +226,10 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
       const T A = u.A + (positive ? u.Af : T(0)), B = u.B + (positive ? u.Bf : T(0));
       const T gx = gi * x;
       sA += gi * s.b1;
-      sAf += gp * s.d1;
-      f = u.Af * s.d1;
+      if (KIND != REAL) {
+        sAf += gp * s.d1;
+        f = u.Af * s.d1;
+      }
       if (KIND == EXPONENTIAL) {
         const T live = s.free1 ? A * s.b1 : T(0);
         slope = u.p * live + (positive ? u.Qf : T(0));
@@ -209,8 +239,10 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
         f += u.Qf * x;
       } else {
         sB += gi * s.b2;
-        sBf += gp * s.d2;
-        f += u.Bf * s.d2;
+        if (KIND != REAL) {
+          sBf += gp * s.d2;
+          f += u.Bf * s.d2;
+        }
       }
       if (KIND == CRITICAL) {
         const T live = s.free1 ? A * s.b1 + B * s.b2 : T(0);
@@ -225,12 +257,20 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
         sq += gx * turned;
       }
       if (KIND == REAL) {
-        const T live1 = s.free1 ? A * s.b1 : T(0), live2 = s.free2 ? B * s.b2 : T(0);
-        // With the mean of the roots held, only their distance still moves the exponents.
+        const T e1 = s.free1 ? s.b1 : T(0), e2 = s.free2 ? s.b2 : T(0);
+        const T live1 = u.A * e1, live2 = u.B * e2;
+        // With the mean of the roots held, only their distance still moves the exponents; which
+        // happens for t < 0 alone, where there is no f.
         const T apart = T(0.5) * (live2 - live1);
         slope = s.held ? u.half_gap * (live2 - live1) : u.p * live1 + u.q * live2;
         sp += gx * (s.held ? -apart : live1);
         sq += gx * (s.held ? apart : live2);
+        const T M1 = grown(u.over_p, x, s.d1), M2 = grown(u.over_q, x, s.d2), Dg = gp * u.D;
+        f = u.D * (M2 - M1);
+        slope += positive ? u.D * (e2 - e1) : T(0);
+        sAf += gp * (M2 - M1);
+        sp -= Dg * grown_by_root(u.p, u.over_p, x, e1, M1);
+        sq += Dg * grown_by_root(u.q, u.over_q, x, e2, M2);
       }
     }
     if (SLOPE) {
