@@ -82,10 +82,11 @@ constexpr int64_t WORTH_A_THREAD = 16384;
 constexpr int64_t UNITS = 64, VECTORS = 128;
 
 // Up to which numbers of a neuron's normal form float32 is good enough: for f in closed form, for
-// f with care, for the frequency of an oscillation, for a root that grows; up to which derivatives
-// of those numbers for gradients, whose rounding errors they multiply; and how far the two ways of
-// float64 reach.
-constexpr double CLOSED_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64, TRUSTED_GROWTH = 0.25;
+// f with care, for the frequency of an oscillation, for a root that grows, and from which distance
+// of two roots on; up to which derivatives of those numbers for gradients, whose rounding errors
+// they multiply; and how far the two ways of float64 reach.
+constexpr double CLOSED_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64;
+constexpr double TRUSTED_GROWTH = 0.25, TRUSTED_GAP = 0.6;
 constexpr double TRUSTED_DERIVATIVE = 64, TRUSTED_BY_MEDIUM = 1e5, TRUSTED_BY_DOUBLE = 1e8;
 
 static double read(const void* base, int dtype, int64_t i) {
@@ -125,11 +126,12 @@ static double largest(const double* numbers, int count) {
 
 static Precision needed(const Neuron& neuron, double closed, double derivatives) {
   const double p = neuron.n[p_], q = neuron.n[q_];
-  const bool fast = (neuron.kind == OSCILLATING && !(std::fabs(q) <= TRUSTED_FREQUENCY)) ||
-                    (neuron.kind == REAL && !(p <= TRUSTED_GROWTH && q <= TRUSTED_GROWTH));
+  const bool hard = (neuron.kind == OSCILLATING && !(std::fabs(q) <= TRUSTED_FREQUENCY)) ||
+                    (neuron.kind == REAL && !(p <= TRUSTED_GROWTH && q <= TRUSTED_GROWTH &&
+                                              std::fabs(q - p) >= TRUSTED_GAP));
   const double numbers = largest(neuron.n + A_, NUMBERS - A_);
   if (!(derivatives <= TRUSTED_BY_MEDIUM)) return DOUBLE;
-  if (fast || !(numbers <= TRUSTED_NUMBER) || !(derivatives <= TRUSTED_DERIVATIVE)) return MEDIUM;
+  if (hard || !(numbers <= TRUSTED_NUMBER) || !(derivatives <= TRUSTED_DERIVATIVE)) return MEDIUM;
   return closed <= CLOSED_NUMBER ? SINGLE_CLOSED : SINGLE;
 }
 
