@@ -1,4 +1,4 @@
-"""What the tests share: a seed, a thread count, units of every subspace, gradients by name."""
+"""What the tests share: a seed, threads, limits, units of every subspace, gradients by name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ if not GPU:  # before anything imports Triton: its kernels then run in its inter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 NAMES = ("a", "b", "c", "c1", "c2")
+
+# Other limits than the defaults, which do not show where one is not passed on.
+LIMITS = {"max_exponent": 3.0, "bound": 20.0, "max_grad_norm": 0.1}
 
 # One unit or more of every row of the paper's table, with either sign where signs matter.
 SUBSPACES = [

@@ -47,11 +47,15 @@ def test_parameters_have_one_number_a_feature(name):
     assert all(p.shape == (6,) for p in FACTORIES[name](6).parameters())
 
 
-@pytest.mark.parametrize("solution", ["paper", "continuous"])
-def test_units_have_the_solution_that_they_name(solution):
-    layer = FACTORIES[f"deu {solution}"](3)
+@pytest.mark.parametrize("name", [name for name in FACTORIES if name.startswith("deu")])
+def test_units_have_the_solution_and_the_start_that_they_name(name):
+    layer = FACTORIES[name](3)
     assert isinstance(layer, deu.DEU)
-    assert layer.solution == solution
+    which = name.removeprefix("deu").strip()
+    papers = which in ("paper", "authors")
+    assert layer.solution == ("paper" if papers else "continuous")
+    start = "random" if papers else which or "gelu"
+    assert f"init={start!r}" in repr(layer)
 
 
 def snake(x: Tensor, alpha: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from deu.bench.cases import BTC, LAST, NC, NCHW, Case, layer_cases
 from deu.bench.models import Form, model_forms
 from deu.bench.rounds import Clock
 
-FEW = ("copy", "GELU", "PReLU", "deu random")
+FEW = ("copy", "GELU", "PReLU", "deu")
 SMALL = Case((4, 4, 4, 4), NCHW, "float32", FEW)
 CPU = torch.device("cpu")
 
@@ -58,7 +58,7 @@ def test_a_run_writes_a_table_a_csv_and_a_chart(tmp_path, capsys):
     assert {row["case"] for row in found} == {c.title for c in (*cases, *forms)}
     for case in cases:
         own = [row for row in found if row["case"] == case.title]
-        assert {row["work"] for row in own if row["provider"] == "deu random"} == set(timing.WORKS)
+        assert {row["work"] for row in own if row["provider"] == "deu"} == set(timing.WORKS)
         assert {row["work"] for row in own if row["provider"] == "copy"} == {timing.FORWARD}
     for row in found:
         assert float(row["seconds_low"]) <= float(row["seconds"]) <= float(row["seconds_high"])
@@ -73,7 +73,7 @@ def test_a_run_writes_a_table_a_csv_and_a_chart(tmp_path, capsys):
     for text in (page, said):
         assert "QUICK RUN" in text
         assert torch.__version__ in text
-        assert "| deu random" in text
+        assert "| deu " in text
     assert (out / "bench.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (out / "bench.svg").read_text("utf-8")
     assert cli.main(["bench", "--chart", str(out / "bench.csv")]) == 0
@@ -139,7 +139,7 @@ def test_the_truth_of_a_block_is_the_truth_of_a_networks_batch(monkeypatch, name
 
 @pytest.mark.parametrize("layout", [NCHW, LAST])
 @pytest.mark.parametrize(
-    "name", ["PReLU", "deu ten subspaces", "deu relu", "deu continuous spread"]
+    "name", ["PReLU", "deu", "deu ten subspaces", "deu relu", "deu paper", "deu spread"]
 )
 def test_the_truth_of_a_block_is_the_truth_of_the_batch(monkeypatch, layout, name):
     """Gradients of parameters, clipped and gravitating, from a block: as from the whole batch."""
@@ -326,6 +326,24 @@ def test_cases_are_whole(device, quick):
     assert len(limited) == (4 if device == "cuda" and not quick else 0)
 
 
+@pytest.mark.parametrize("name", [n for n in providers.PROVIDERS if n.startswith("deu")])
+def test_units_are_what_their_names_say(name):
+    """Where a name is one of the networks' too, it means the same."""
+    layer = providers.PROVIDERS[name](20, 1)
+    assert isinstance(layer, deu.DEU)
+    assert providers.is_ours(name)
+    which = name.removeprefix("deu").strip()
+    papers = which == "paper" or "subspace" in which
+    assert layer.solution == ("paper" if papers else "continuous")
+    if name in models.FACTORIES:
+        assert repr(layer) == repr(models.FACTORIES[name](20))
+    elif papers:
+        names = {"deu one subspace": 1, "deu ten subspaces": 9}  # 101 counts for both of its signs
+        assert len(set(deu.subspaces(layer))) == names[name]
+    else:
+        assert f"init={which!r}" in repr(layer)
+
+
 def row(provider: str, work: str, seconds: float, ratio: float, limit: float) -> rows.Row:
     made = rows.Row("layer", "case", "", "", "", provider, work)
     made.seconds, made.ratio, made.limit, made.memory_ratio = seconds, ratio, limit, 1.0001
@@ -346,7 +364,7 @@ def test_requirements_take_the_worst_unit():
 
 
 def test_rows_come_back_from_their_file(tmp_path):
-    made = row("deu random", "forward", 0.25, 1.5, math.nan)
+    made = row("deu paper", "forward", 0.25, 1.5, math.nan)
     made.note, made.quick, made.rounds = 'commas, "quotes"', True, 3
     with rows.Writer(tmp_path / "x.csv") as writer:
         writer.write([made])

@@ -28,7 +28,7 @@ def test_quick_run_writes_and_prints_everything(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert "QUICK RUN" in out
     assert "seed 3" in out
-    assert "y(t) = t·u(t)" in out
+    assert "y(t) = -0.01·u(t)·(1 - e^(-100t) - 100·t)" in out  # ReLU, in the continuous solution
     assert out.count("y(t) = ") == 4
     assert err == ""  # progress bars only where there is a terminal
     for name in ("sine.png", "circles.png", "activations.png"):
@@ -50,7 +50,9 @@ def test_one_unit_learns_the_sine():
     result = demo.learn_sine()
     assert result.error_inside < 0.03
     assert result.error_beyond < 0.06
-    assert deu.subspaces(result.way[0][1]) == ["010"]
+    start, t = result.way[0][1], torch.linspace(-10, 10, 201, dtype=torch.float64)
+    assert (start(t) - t.relu()).abs().max() <= 0.01 + 1e-12
+    assert deu.subspaces(start) == ["010"]
     assert deu.subspaces(result.unit) == ["oscillating"]
     assert math.isclose((result.unit.c / result.unit.a).item(), 1, rel_tol=0.01)
 
@@ -59,6 +61,7 @@ def test_one_unit_learns_the_sine():
 def test_two_units_separate_the_rings():
     result = demo.learn_rings()
     assert result.accuracy > 0.97
+    assert result.good_starts > result.starts / 2
     assert result.units.num_features == 2
 
 

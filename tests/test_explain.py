@@ -136,22 +136,30 @@ def test_text_reads_back_as_the_layer(solution):
 
 
 @pytest.mark.parametrize(
-    ("init", "text", "latex"),
+    ("init", "solutions", "text", "latex"),
     [
-        ("relu", "y(t) = t·u(t)", r"y(t) = t\,u(t)"),
-        ("requ", "y(t) = t²·u(t)", r"y(t) = t^{2}\,u(t)"),
-        ("sigmoid", "y(t) = σ(100t)", r"y(t) = \sigma(100t)"),
+        ("relu", ["paper"], "y(t) = t·u(t)", r"y(t) = t\,u(t)"),
+        (
+            "relu",
+            ["continuous"],
+            "y(t) = -0.01·u(t)·(1 - e^(-100t) - 100·t)",
+            r"y(t) = -0.01\,u(t)\,\left(1 - e^{-100t} - 100\,t\right)",
+        ),
+        ("requ", ["paper", "continuous"], "y(t) = t²·u(t)", r"y(t) = t^{2}\,u(t)"),
+        ("sigmoid", ["paper"], "y(t) = σ(100t)", r"y(t) = \sigma(100t)"),
         (
             "sine",
+            ["paper", "continuous"],
             "y(t) = sin(t) + 0.001·u(t)·(1 - cos(t))",
             r"y(t) = \sin(t) + 0.001\,u(t)\,\left(1 - \cos(t)\right)",
         ),
     ],
 )
-def test_known_formulas(init, text, latex):
-    layer = deu.DEU(3, init=init)
-    assert deu.formula(layer, 2) == deu.formula(layer, 2, "text") == text
-    assert deu.formula(layer, 2, "latex") == latex
+def test_known_formulas(init, solutions, text, latex):
+    for solution in solutions:
+        layer = deu.DEU(3, init=init, solution=solution)
+        assert deu.formula(layer, 2) == deu.formula(layer, 2, "text") == text
+        assert deu.formula(layer, 2, "latex") == latex
 
 
 @pytest.mark.parametrize(

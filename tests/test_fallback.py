@@ -41,11 +41,12 @@ with warnings.catch_warnings(record=True) as eager:
         with torch.no_grad():
             first.eval()(t)
         first.train()
-        deu.LazyDEU()(t)
-    x = torch.linspace(-1, 1, 5, requires_grad=True)
-    (slope,) = torch.autograd.grad(deu.DEU(init="spread")(x).sum(), x, create_graph=True)
-    slope.square().sum().backward()
-    assert x.grad.isfinite().all()
+        deu.LazyDEU(solution=solution)(t)
+        x = torch.linspace(-1, 1, 5, requires_grad=True)
+        unit = deu.DEU(init="spread", solution=solution)
+        (slope,) = torch.autograd.grad(unit(x).sum(), x, create_graph=True)
+        slope.square().sum().backward()
+        assert x.grad.isfinite().all()
 with warnings.catch_warnings(record=True) as compiling:
     warnings.simplefilter("always")
     failed = []

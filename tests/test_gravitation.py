@@ -11,10 +11,12 @@ from torch import Tensor
 
 import deu
 
-from .conftest import NAMES, gradients
+from .conftest import LIMITS, NAMES, gradients
 
 EPS = 0.01
-FREE = {"bound": math.inf, "max_grad_norm": None}
+PAPER = {"solution": "paper", **LIMITS}
+UNLIMITED = {**PAPER, "max_grad_norm": None}
+FREE = {**UNLIMITED, "bound": math.inf}
 # c̃1 and c̃2 come from AᵀA + 1e-9·I: the rounding of A is amplified by up to 1e9 or so.
 TOLERANCE = 1e-6
 
@@ -54,27 +56,27 @@ def coefficients() -> list[Tensor]:
     return [p.contiguous() for p in torch.cat([abc, c12], 1).unbind(1)]
 
 
-def value_and_slope(t: Tensor, unit: list[float]) -> Tensor:
+def value_and_slope(t: Tensor, unit: list[float], **options: Any) -> Tensor:
     """y(t) and y'(t) of one unit at one t."""
     t = t.detach().requires_grad_()
-    y = deu.reference.deu(t, *(torch.tensor([v], dtype=torch.float64) for v in unit), **FREE)
+    y = deu.reference.deu(t, *(torch.tensor([v], dtype=torch.float64) for v in unit), **options)
     return torch.stack([y.detach(), torch.autograd.grad(y, t)[0]])
 
 
-def direct(t: Tensor, unit: list[float], upstream: Tensor) -> dict[str, float]:
+def direct(t: Tensor, unit: list[float], upstream: Tensor, **options: Any) -> dict[str, float]:
     """The gradients of one unit's singular coefficients, from all of its own inputs ``t``."""
     inside = {n: v for n, v in zip("abc", unit, strict=False) if abs(v) < EPS}
     moved = [(-EPS if v < 0 else EPS) if abs(v) < EPS else v for v in unit[:3]]
     centre = t.mean()
-    f = value_and_slope(centre, [*moved, 0.0, 0.0])
-    f1 = value_and_slope(centre, [*moved, 1.0, 0.0]) - f
-    f2 = value_and_slope(centre, [*moved, 0.0, 1.0]) - f
+    f = value_and_slope(centre, [*moved, 0.0, 0.0], **options)
+    f1 = value_and_slope(centre, [*moved, 1.0, 0.0], **options) - f
+    f2 = value_and_slope(centre, [*moved, 0.0, 1.0], **options) - f
     A = torch.stack([f1, f2], 1)
-    B = value_and_slope(centre, unit) - f
+    B = value_and_slope(centre, unit, **options) - f
     c12 = torch.linalg.solve(A.T @ A + 1e-9 * torch.eye(2, dtype=A.dtype), A.T @ B)
     neighbour = [torch.tensor([v], dtype=torch.float64) for v in (*moved, *c12.tolist())]
     neighbour = [p.requires_grad_() for p in neighbour]
-    y = deu.reference.deu(t, *neighbour, training=False, **FREE)
+    y = deu.reference.deu(t, *neighbour, training=False, **options)
     found = torch.autograd.grad((upstream * y).sum(), neighbour)
     return {n: g.item() for n, g in zip(NAMES, found, strict=True) if n in inside}
 
@@ -82,17 +84,20 @@ def direct(t: Tensor, unit: list[float], upstream: Tensor) -> dict[str, float]:
 @functions
 @layouts
 @pytest.mark.parametrize("offset", [0.0, 0.8, -0.8])
+@pytest.mark.parametrize("max_exponent", [1.0, 3.0])
 def test_singular_coefficients_get_the_neighbours_gradient(
-    function: Any, shape: tuple[int, ...], dim: int, offset: float
+    function: Any, shape: tuple[int, ...], dim: int, offset: float, max_exponent: float
 ) -> None:
+    options = {**FREE, "max_exponent": max_exponent}
     units = coefficients()
     t = torch.randn(shape, dtype=torch.float64) + offset
     upstream = torch.randn(shape, dtype=torch.float64)
-    got = gradients(function, t, units, upstream, dim=dim, training=True, **FREE)
+    got = gradients(function, t, units, upstream, dim=dim, training=True, **options)
     compared = 0
     for i, name in enumerate(UNITS):
         own_t, own_g = t.select(dim, i).flatten(), upstream.select(dim, i).flatten()
-        for p, want in direct(own_t, [u[i].item() for u in units], own_g).items():
+        unit = [u[i].item() for u in units]
+        for p, want in direct(own_t, unit, own_g, **options).items():
             have = got[p][i].item()
             assert math.isclose(
                 have, want, rel_tol=TOLERANCE, abs_tol=TOLERANCE * own_g.abs().sum()
@@ -112,7 +117,7 @@ def test_a_shared_unit_is_centred_on_everything(
     t, upstream = (torch.randn(shape, dtype=torch.float64) + 0.4 for _ in range(2))
     shared = [torch.tensor([v], dtype=torch.float64) for v in values]
     got = gradients(function, t, shared, upstream, training=True, **FREE)
-    for p, want in direct(t.flatten(), values, upstream.flatten()).items():
+    for p, want in direct(t.flatten(), values, upstream.flatten(), **FREE).items():
         assert math.isclose(got[p].item(), want, rel_tol=TOLERANCE, abs_tol=TOLERANCE), p
 
 
@@ -124,7 +129,7 @@ def test_everything_else_stays_the_units_own(
     units = coefficients()
     t, upstream = (torch.randn(shape, dtype=torch.float64) for _ in range(2))
     on, off = (
-        gradients(function, t, units, upstream, dim=dim, training=training, max_grad_norm=None)
+        gradients(function, t, units, upstream, dim=dim, training=training, **UNLIMITED)
         for training in (True, False)
     )
     for name in ("y", "t", "c1", "c2"):
@@ -152,7 +157,7 @@ def test_a_narrow_layer_is_pulled_the_same_way(function: Any) -> None:
     """float32 in and out: within its tolerance of the float64 gradients."""
     t = torch.randn(64, len(UNITS))
     units = [p.float() for p in coefficients()]
-    options = {"training": True, "max_grad_norm": None}
+    options = {"training": True, **UNLIMITED}
     got = gradients(function, t, units, **options)
     want = gradients(deu.reference.deu, t.double(), [p.double() for p in units], **options)
     for name in NAMES:
@@ -161,7 +166,7 @@ def test_a_narrow_layer_is_pulled_the_same_way(function: Any) -> None:
 
 def test_evaluation_between_steps_does_not_disturb() -> None:
     """The centre belongs to a call: another call between forward and backward changes nothing."""
-    layer = deu.DEU(4, init="relu", dtype=torch.float64, max_grad_norm=None)
+    layer = deu.DEU(4, init="relu", dtype=torch.float64, **UNLIMITED)
     t = torch.randn(9, 4, dtype=torch.float64) + 0.3
     layer(t).sum().backward()
     want = [p.grad.clone() for p in layer.parameters()]
@@ -176,7 +181,7 @@ def test_evaluation_between_steps_does_not_disturb() -> None:
 
 @pytest.mark.parametrize("pulled", [True, False])
 def test_a_relu_leaves_relu_only_by_gravitation(pulled: bool) -> None:
-    layer = deu.DEU(init="relu").train(pulled)
+    layer = deu.DEU(init="relu", **PAPER).train(pulled)
     t = torch.linspace(0, 4 * math.pi, 128)[:, None]
     optimiser = torch.optim.Adam(layer.parameters(), lr=0.02)
     for _ in range(40):

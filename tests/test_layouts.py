@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import deu
 from deu import _native
 
-from .conftest import NAMES, every_subspace, gradients
+from .conftest import LIMITS, NAMES, every_subspace, gradients
 
 # Relative to max(1, |truth|); in the narrow types twice the rounding of the result.
 TOLERANCE = {
@@ -27,6 +27,8 @@ TOLERANCE = {
 GRAVITATION = 1e-7
 MODES = [("paper", True), ("paper", False), ("continuous", False)]
 modes = pytest.mark.parametrize(("solution", "training"), MODES)
+# What is compared unless a test says otherwise; gradients are scaled down in tests of their own.
+OPTIONS = {"solution": "paper", **LIMITS, "max_grad_norm": None}
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def compare(
     t: Tensor, coefficients: list[Tensor], upstream: Tensor, dim: int, **options: object
 ) -> dict[str, Tensor]:
     """Check all seven results against the reference in float64, and return them."""
-    options = {"dim": dim, "max_grad_norm": None, **options}
+    options = {"dim": dim, **OPTIONS, **options}
     got = gradients(deu.functional.deu, t, coefficients, upstream, **options)
     wide = [p.double() for p in coefficients]
     want = gradients(deu.reference.deu, t.double(), wide, upstream.double(), **options)
@@ -262,18 +264,20 @@ def test_empty_batches(
 
 @pytest.mark.parametrize("isa", _native.isas())
 @pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("max_exponent", [1.0, 3.0])
 @modes
 def test_instruction_sets_and_types(
-    isa: str, dtype: torch.dtype, solution: str, training: bool
+    isa: str, dtype: torch.dtype, max_exponent: float, solution: str, training: bool
 ) -> None:
+    options = {"solution": solution, "training": training, "max_exponent": max_exponent}
     with _native.use_isa(isa):
         for shape in [(65, 26), (3, 26, 37)]:
             t, upstream = rand(*shape, dtype=dtype), rand(*shape, dtype=dtype)
             coefficients = every_subspace(26, dtype)
-            compare(t, coefficients, upstream, 1, solution=solution, training=training)
+            compare(t, coefficients, upstream, 1, **options)
         last = rand(2, 26, 5, 3, dtype=dtype).to(memory_format=torch.channels_last)
         upstream = rand(*last.shape, dtype=dtype)
-        compare(last, coefficients, upstream, 1, solution=solution, training=training)
+        compare(last, coefficients, upstream, 1, **options)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -283,12 +287,14 @@ def test_narrow_input_to_a_float32_layer(dtype: torch.dtype, solution: str, trai
     compare(t, every_subspace(26, torch.float32), upstream, 1, solution=solution, training=training)
 
 
-def test_coefficients_of_different_types_and_strides() -> None:
+@modes
+def test_coefficients_of_different_types_and_strides(solution: str, training: bool) -> None:
+    options = {**OPTIONS, "solution": solution, "training": training}
     coefficients = every_subspace(12)
     mixed = [coefficients[0].float()[::2], *(p[::2] for p in coefficients[1:])]
     t, upstream = rand(9, 6), rand(9, 6)
-    got = gradients(deu.functional.deu, t, mixed, upstream, max_grad_norm=None)
-    want = gradients(deu.reference.deu, t, mixed, upstream, max_grad_norm=None)
+    got = gradients(deu.functional.deu, t, mixed, upstream, **options)
+    want = gradients(deu.reference.deu, t, mixed, upstream, **options)
     for name in got:
         assert got[name].dtype == want[name].dtype
         torch.testing.assert_close(got[name], want[name])
@@ -310,9 +316,7 @@ def test_many_threads_and_runs_give_the_same_bits(shape: tuple[int, ...], last: 
     for n in (1, 2, 2, 3):
         with threads(n):
             results.append(
-                gradients(
-                    deu.functional.deu, t, coefficients, upstream, training=True, max_grad_norm=None
-                )
+                gradients(deu.functional.deu, t, coefficients, upstream, training=True, **OPTIONS)
             )
     for other in results[1:]:
         for name, value in results[0].items():
@@ -361,7 +365,7 @@ def test_a_step_saves_no_more_than_gelu(solution: str, training: bool, dtype: to
 def test_the_input_is_not_changed() -> None:
     t, coefficients = rand(9, 13), every_subspace(13)
     before = copy.deepcopy((t, coefficients))
-    gradients(deu.functional.deu, t, coefficients, rand(9, 13), training=True)
+    gradients(deu.functional.deu, t, coefficients, rand(9, 13), training=True, **OPTIONS)
     assert torch.equal(t, before[0])
     for p, q in zip(coefficients, before[1], strict=True):
         assert torch.equal(p, q)

@@ -64,7 +64,7 @@ def small(activation: str = "ReLU", **settings: object) -> LSTNet:
         ("Snake", {}),
         ("Maxout", {}),
         ("deu paper", {}),
-        ("deu continuous", {}),
+        ("deu random", {}),
     ],
 )
 def test_it_is_what_its_formulas_say(activation, settings):

@@ -17,9 +17,8 @@ from deu.experiments.stacked import Stacked
 SEEDS = (3, 1, 4, 15)
 ACTIVATIONS = {
     **{name: FACTORIES[name] for name in ("ReLU", "PReLU", "Swish", "Snake", "Maxout")},
-    **{name: FACTORIES[name] for name in ("deu", "deu paper", "deu continuous")},
+    **{name: FACTORIES[name] for name in ("deu", "deu paper", "deu random", "deu spread")},
     "three pieces": lambda features: Maxout(features, 3),
-    "deu spread": lambda features: deu.DEU(features, init="spread"),
     "deu relu": lambda features: deu.DEU(features, init="relu"),
 }
 

@@ -16,7 +16,7 @@ from torch.autograd import forward_ad
 
 import deu
 
-from .conftest import NAMES, every_subspace, gradients
+from .conftest import LIMITS, NAMES, every_subspace, gradients
 
 SOLUTIONS = ["paper", "continuous"]
 MODES = [("paper", True), ("paper", False), ("continuous", False)]
@@ -27,7 +27,7 @@ torchs_own_warnings = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationW
 
 def settings(solution: str, training: bool, dim: int = 1) -> tuple[Any, ...]:
     """dim, solution, eps, sharpness, max_exponent, bound, max_grad_norm, training."""
-    return dim, solution, 0.01, 100.0, 3.0, 20.0, 0.1, training
+    return dim, solution, 0.01, 100.0, *LIMITS.values(), training
 
 
 LAYOUTS: dict[str, Callable[[], tuple[Tensor, int]]] = {
@@ -69,7 +69,7 @@ def test_opcheck_backward(layout: str, solution: str, training: bool) -> None:
 def test_the_operator_is_the_function(solution: str, training: bool) -> None:
     t, units = torch.randn(9, 13), every_subspace(13, torch.float32)
     options = settings(solution, training)
-    want = gradients(deu.functional.deu, t, units, solution=solution, training=training)
+    want = gradients(deu.functional.deu, t, units, solution=solution, training=training, **LIMITS)
     got = gradients(lambda *x: torch.ops.deu.forward(*x, *options)[0], t, units)
     for name in want:
         assert torch.equal(got[name], want[name]), name
@@ -94,7 +94,7 @@ def _fresh_dynamo() -> Any:
 
 
 @pytest.mark.usefixtures("_fresh_dynamo")
-@pytest.mark.parametrize("init", ["spread", "relu"])
+@pytest.mark.parametrize("init", ["gelu", "spread", "relu"])
 @modes
 def test_compile_equals_eager(solution: str, training: bool, init: str) -> None:
     layer = deu.DEU(6, solution=solution, init=init).train(training)
@@ -149,8 +149,9 @@ def test_inductor() -> None:
 
 
 @pytest.mark.usefixtures("_fresh_dynamo")
-def test_compile_without_gradients_and_channels_last() -> None:
-    layer = deu.DEU(6, init="spread").eval()
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_compile_without_gradients_and_channels_last(solution: str) -> None:
+    layer = deu.DEU(6, solution=solution, init="spread").eval()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     t = torch.randn(2, 6, 4, 4).to(memory_format=torch.channels_last)
     with torch.no_grad():
@@ -176,7 +177,7 @@ def test_export(solution: str, dynamic: bool) -> None:
 @modes
 def test_fake_tensors(solution: str, training: bool) -> None:
     with FakeTensorMode() as mode:
-        layer = deu.DEU(6, solution=solution).train(training)
+        layer = deu.DEU(6, solution=solution, init="random").train(training)
         t = torch.randn(2, 6, 4, 4).to(memory_format=torch.channels_last).requires_grad_()
         y = layer(t)
         y.sum().backward()
@@ -190,7 +191,7 @@ def test_fake_tensors(solution: str, training: bool) -> None:
 
 @modes
 def test_autocast_keeps_the_input_type(solution: str, training: bool) -> None:
-    layer = deu.DEU(6, solution=solution).train(training)
+    layer = deu.DEU(6, solution=solution, init="random").train(training)
     t = torch.randn(5, 6)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer(t.bfloat16()).dtype == torch.bfloat16
@@ -243,7 +244,7 @@ def test_second_derivatives_through_the_operator() -> None:
     t, units = torch.randn(9, 13, dtype=torch.float64), every_subspace(13)
     options = settings("continuous", False)
     got = second_order(lambda *x: torch.ops.deu.forward(*x, *options)[0], t, units)
-    want = second_order(deu.reference.deu, t, units, solution="continuous")
+    want = second_order(deu.reference.deu, t, units, solution="continuous", **LIMITS)
     for x, y in zip(got, want, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-9, atol=1e-9)
 
@@ -411,17 +412,19 @@ def test_trace(solution: str) -> None:
     torch.testing.assert_close(traced(t), layer(t), rtol=1e-5, atol=1e-6)
 
 
-def test_a_tensor_subclass_passes_through() -> None:
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_a_tensor_subclass_passes_through(solution: str) -> None:
     class Marked(Tensor):
         pass
 
-    layer, t = deu.DEU(6), torch.randn(5, 6)
+    layer, t = deu.DEU(6, solution=solution, init="random"), torch.randn(5, 6)
     y = layer(t.as_subclass(Marked))
     assert torch.equal(y.as_subclass(Tensor), layer(t))
 
 
-def test_hooks_and_weights_shared_between_layers() -> None:
-    first, second = deu.DEU(6, init="spread"), deu.DEU(6, init="spread")
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_hooks_and_weights_shared_between_layers(solution: str) -> None:
+    first, second = (deu.DEU(6, solution=solution, init="spread") for _ in range(2))
     for name in NAMES:
         setattr(second, name, getattr(first, name))
     seen = []
@@ -435,8 +438,9 @@ def test_hooks_and_weights_shared_between_layers() -> None:
     assert first.a.grad is second.a.grad
 
 
-def test_backward_twice_with_a_kept_graph() -> None:
-    layer, t = deu.DEU(6, init="relu"), torch.randn(5, 6)
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_backward_twice_with_a_kept_graph(solution: str) -> None:
+    layer, t = deu.DEU(6, solution=solution, init="relu"), torch.randn(5, 6)
     y = layer(t).sum()
     y.backward(retain_graph=True)
     once = layer.b.grad.clone()
@@ -444,8 +448,9 @@ def test_backward_twice_with_a_kept_graph() -> None:
     torch.testing.assert_close(layer.b.grad, 2 * once)
 
 
-def test_changing_the_input_before_backward_is_an_error() -> None:
-    layer, t = deu.DEU(6), torch.randn(5, 6)
+@pytest.mark.parametrize("solution", SOLUTIONS)
+def test_changing_the_input_before_backward_is_an_error(solution: str) -> None:
+    layer, t = deu.DEU(6, solution=solution, init="random"), torch.randn(5, 6)
     y = layer(t)
     t += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):

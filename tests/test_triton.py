@@ -22,7 +22,7 @@ import deu.reference
 from deu import _triton
 from deu._settings import Settings
 
-from .conftest import GPU, NAMES, SUBSPACES, every_subspace, gradients
+from .conftest import GPU, LIMITS, NAMES, SUBSPACES, every_subspace, gradients
 
 pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = pytest.mark.skipif(
@@ -87,11 +87,14 @@ def compare(
     dim: int = 1,
     solution: str = "paper",
     training: bool = False,
+    max_exponent: float = 3.0,
+    bound: float = 1e9,
     max_grad_norm: float = float("inf"),
 ) -> dict[str, Tensor]:
     """Value and all gradients by the kernels; each has to be near the reference's, by name."""
     t, coefficients = t.to(DEVICE), [p.to(DEVICE) for p in coefficients]
-    settings = Settings(dim, solution, 0.01, 100.0, 3.0, 1e9, max_grad_norm, training)
+    limits = (max_exponent, bound, max_grad_norm)
+    settings = Settings(dim, solution, 0.01, 100.0, *limits, training)
     upstream = torch.randn(t.shape, dtype=torch.float64).to(t)
     y, record = _triton.forward(t, tuple(coefficients), settings)
     grads = _triton.backward(upstream, t, tuple(coefficients), record, settings)
@@ -152,6 +155,16 @@ def test_limits_the_gradient_of_each_neuron(layout: str) -> None:
     assert (norm > 0.0999).any()
 
 
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_the_default_limits(solution: str) -> None:
+    t, coefficients, dim = inputs("NCHW", torch.float32)
+    options = {"dim": dim, "solution": solution}
+    got = compare(t, coefficients, max_exponent=1.0, bound=1000.0, max_grad_norm=1.0, **options)
+    norm = torch.stack([got[name] for name in NAMES]).norm(dim=0)
+    assert (norm <= 1.0001).all()
+    assert (norm > 0.9999).any()
+
+
 @pytest.mark.parametrize("size", [1, 63, 64, 1000])
 @pytest.mark.parametrize("solution", ["paper", "continuous"])
 def test_every_size(size: int, solution: str) -> None:
@@ -167,7 +180,7 @@ def test_more_channels_than_a_tile_has() -> None:
 def test_nothing(shape: tuple[int, ...]) -> None:
     t = torch.randn(shape, device=DEVICE)
     coefficients = tuple(p.to(DEVICE) for p in every_subspace(4, torch.float32))
-    settings = Settings(1, "paper", 0.01, 100.0, 3.0, 20.0, 0.1, True)
+    settings = Settings(1, "paper", 0.01, 100.0, *LIMITS.values(), True)
     y, record = _triton.forward(t, coefficients, settings)
     assert y.shape == t.shape
     for gradient in _triton.backward(t, t, coefficients, record, settings)[1:]:
@@ -178,7 +191,7 @@ def test_not_a_number_stays_one() -> None:
     t = torch.randn(4, UNITS, 3, 3, device=DEVICE)
     t[1, :, 1, 1] = torch.nan
     coefficients = tuple(p.to(DEVICE) for p in every_subspace(UNITS, torch.float32))
-    settings = Settings(1, "paper", 0.01, 100.0, 3.0, 20.0, 0.1, False)
+    settings = Settings(1, "paper", 0.01, 100.0, *LIMITS.values(), False)
     y, _ = _triton.forward(t, coefficients, settings)
     assert y[1, :, 1, 1].isnan().all()
     assert y.isnan().sum() == UNITS
@@ -193,7 +206,7 @@ def test_extreme_numbers_stay_finite(solution: str) -> None:
     t = t[:, None].repeat(1, len(abc))
     c12 = [torch.full((len(abc),), p) for p in (0.5, -1.0)]
     coefficients = tuple(p.to(DEVICE) for p in (*torch.tensor(abc).T.contiguous(), *c12))
-    settings = Settings(1, solution, 0.01, 100.0, 3.0, 20.0, 0.1, True)
+    settings = Settings(1, solution, 0.01, 100.0, *LIMITS.values(), True)
     y, record = _triton.forward(t, coefficients, settings)
     grads = _triton.backward(torch.ones_like(t), t, coefficients, record, settings)
     for name, found in zip(("y", "t", *NAMES), (y, *grads), strict=True):
@@ -214,7 +227,7 @@ def test_without_triton_there_is_one_warning(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def layer(**settings: Any) -> deu.DEU:
-    made = deu.DEU(UNITS, **settings).cuda()
+    made = deu.DEU(UNITS, **{"solution": "paper", **LIMITS, **settings}).cuda()
     with torch.no_grad():
         for p, q in zip(made.coefficients(), every_subspace(UNITS, torch.float32), strict=True):
             p.copy_(q)
@@ -253,7 +266,8 @@ def test_large(shape: tuple[int, ...]) -> None:
 def test_more_elements_than_32_bits_count(lanes: bool) -> None:
     n, channels = 2**25 + 1, 64
     t = torch.empty(n, channels, dtype=torch.bfloat16, device="cuda").normal_()
-    layer = deu.DEU(channels, init="spread", dim=1).cuda().requires_grad_(False)
+    options = {"solution": "paper", **LIMITS, "dim": 1}
+    layer = deu.DEU(channels, init="spread", **options).cuda().requires_grad_(False)
     if not lanes:
         t = t.view(1, channels, n)
     with torch.no_grad():
@@ -262,7 +276,7 @@ def test_more_elements_than_32_bits_count(lanes: bool) -> None:
         t, y = t[0].T, y[0].T
     for some in (slice(0, 3), slice(n // 2, n // 2 + 3), slice(n - 3, n)):
         want = deu.reference.deu(
-            t[some].double(), *(p.double() for p in layer.coefficients()), bound=20.0
+            t[some].double(), *(p.double() for p in layer.coefficients()), **options
         )
         error = (y[some].double() - want).abs() / want.abs().clamp(min=1)
         assert error.max() <= TOLERANCE[torch.bfloat16]
@@ -283,8 +297,9 @@ def test_the_same_bits_every_time(solution: str, channels_last: bool) -> None:
 
 
 @pytest.mark.gpu
-def test_at_most_three_launches_and_no_synchronisation() -> None:
-    made = layer()
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_at_most_three_launches_and_no_synchronisation(solution: str) -> None:
+    made = layer(solution=solution)
     t = torch.randn(8, UNITS, 16, 16, device="cuda", requires_grad=True)
     upstream = torch.randn_like(t)
 
@@ -305,7 +320,8 @@ def test_at_most_three_launches_and_no_synchronisation() -> None:
 
 
 @pytest.mark.gpu
-def test_keeps_no_more_than_gelu() -> None:
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_keeps_no_more_than_gelu(solution: str) -> None:
     t = torch.randn(64, UNITS, 64, 64, device="cuda", requires_grad=True)
 
     def peak(module: nn.Module) -> int:
@@ -318,20 +334,21 @@ def test_keeps_no_more_than_gelu() -> None:
         t.grad = None
         return torch.cuda.max_memory_allocated() - before
 
-    assert peak(layer()) <= 1.01 * peak(nn.GELU())
+    assert peak(layer(solution=solution)) <= 1.01 * peak(nn.GELU())
 
 
 @pytest.mark.gpu
 def test_operators_pass_their_checks() -> None:
     made = layer()
     t = torch.randn(3, UNITS, 5, 5, device="cuda", requires_grad=True)
-    settings = Settings(1, "paper", 0.01, 100.0, 3.0, 20.0, 0.1, True)
+    settings = Settings(1, "paper", 0.01, 100.0, *LIMITS.values(), True)
     torch.library.opcheck(torch.ops.deu.forward.default, (t, *made.coefficients(), *settings))
 
 
 @pytest.mark.gpu
-def test_compiles_whole_and_once() -> None:
-    made = layer()
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_compiles_whole_and_once(solution: str) -> None:
+    made = layer(solution=solution)
     plain = copy.deepcopy(made)
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
@@ -361,8 +378,9 @@ def test_autocast_gives_what_it_gets() -> None:
 
 
 @pytest.mark.gpu
-def test_a_cuda_graph_captures_a_step() -> None:
-    made = layer()
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_a_cuda_graph_captures_a_step(solution: str) -> None:
+    made = layer(solution=solution)
     t = torch.randn(4, UNITS, 8, 8, device="cuda", requires_grad=True)
     upstream = torch.randn_like(t)
     wanted = [t, *made.parameters()]

@@ -24,7 +24,7 @@ Formula = Callable[..., Basis]
 class Limits(NamedTuple):
     eps: float = 0.01
     sharpness: float = 100.0
-    max_exponent: float = 3.0
+    max_exponent: float = 1.0
 
 
 def _capped(x: Any, limit: Any) -> Any:

@@ -92,11 +92,11 @@ def formula(layer: DEU, i: int, style: str = "text") -> Any:
 
     Example:
         >>> from deu import DEU
-        >>> print(formula(DEU(4, init="relu"), 0))
+        >>> print(formula(DEU(4, init="relu", solution="paper"), 0))
         y(t) = t·u(t)
         >>> print(formula(DEU(1, init="sine"), 0))
         y(t) = sin(t) + 0.001·u(t)·(1 - cos(t))
-        >>> print(formula(DEU(1, init="requ"), 0, style="latex"))
+        >>> print(formula(DEU(1, init="requ", solution="paper"), 0, style="latex"))
         y(t) = t^{2}\\,u(t)
     """
     if style not in _STYLES:

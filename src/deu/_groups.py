@@ -8,6 +8,8 @@ from torch import nn
 
 from .modules import DEU
 
+UNIT_RATE = 0.1
+
 
 def param_groups(
     model: nn.Module,
@@ -24,7 +26,8 @@ def param_groups(
         model: any module, with units in it or without.
         lr: the learning rate.
         weight_decay: of the parameters that decay.
-        unit_lr: the learning rate of the units' coefficients; ``None`` takes ``lr``.
+        unit_lr: the learning rate of the units' coefficients; ``None`` takes a tenth of ``lr``,
+            which trained best. A unit that stands alone, without weights, wants far more.
 
     Returns:
         Groups with ``params``, ``lr``, ``weight_decay`` and ``name`` (``"weights"``,
@@ -44,6 +47,7 @@ def param_groups(
     units = {
         id(p) for m in model.modules() if isinstance(m, DEU) for p in m.parameters(recurse=False)
     }
+    rates = {"units": UNIT_RATE * lr if unit_lr is None else unit_lr}
     parameters = [p for p in model.parameters() if p.requires_grad]
     split = {
         "weights": [p for p in parameters if id(p) not in units and p.ndim > 1],
@@ -54,7 +58,7 @@ def param_groups(
         {
             "name": name,
             "params": params,
-            "lr": lr if name != "units" or unit_lr is None else unit_lr,
+            "lr": rates.get(name, lr),
             "weight_decay": weight_decay if name == "weights" else 0.0,
         }
         for name, params in split.items()

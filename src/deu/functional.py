@@ -17,12 +17,12 @@ def deu(
     c2: Tensor,
     *,
     dim: int = 1,
-    solution: str = "paper",
+    solution: str = "continuous",
     eps: float = 0.01,
     sharpness: float = 100.0,
-    max_exponent: float = 3.0,
-    bound: float = 20.0,
-    max_grad_norm: float | None = 0.1,
+    max_exponent: float = 1.0,
+    bound: float = 1000.0,
+    max_grad_norm: float | None = 1.0,
     training: bool = False,
 ) -> Tensor:
     r"""The activation :math:`y(t)` that solves :math:`a y'' + b y' + c y = u(t)`.
@@ -54,7 +54,8 @@ def deu(
         >>> t = torch.tensor([[-1.0, -1.0], [2.0, 2.0]])
         >>> a, b, c = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
         >>> c1 = c2 = torch.zeros(2)
-        >>> deu(t, a, b, c, c1, c2).round(decimals=4)  # a ReLU and a steep sigmoid
+        >>> y = deu(t, a, b, c, c1, c2, solution="paper")  # a ReLU and a steep sigmoid
+        >>> y.round(decimals=4)
         tensor([[0., 0.],
                 [2., 1.]])
     """

@@ -1,5 +1,10 @@
 """Where units start: by name, or fitted to any function.
 
+- ``gelu``: two real roots, GELU within 0.15 on [-3, 3]: nearly 0 to the left (-0.25 far out in the
+  paper's solution), a soft bend at 0, a slope of about 1 that slowly gives way.
+- ``waves``: frequencies ω spread over the layer, log-spaced from 0.5 to 12: c = 30, a = 30/ω²,
+  b = 6/ω, c1 and c2 uniform in ±0.2. Lightly damped oscillations, in which the step hardly shows;
+  and so stiff that an optimiser's steps, which are alike for all parameters, move them gently.
 - ``random``, the paper's: a, b, c uniform in (0, 1), c1 = c2 = 0.
 - ``spread``: frequencies ω spread over the layer, log-spaced from 0.5 to 8: c = 1, a = 1/ω²,
   b = 0.2/ω, c1 and c2 uniform in ±0.5. Lightly damped oscillations.
@@ -52,10 +57,10 @@ def fit(
     low: float = -3.0,
     high: float = 3.0,
     *,
-    solution: str = "paper",
+    solution: str = "continuous",
     eps: float = 0.01,
     sharpness: float = 100.0,
-    max_exponent: float = 3.0,
+    max_exponent: float = 1.0,
 ) -> Fit:
     """The unit nearest to ``function`` in the least-squares sense over ``[low, high]``.
 
@@ -188,12 +193,21 @@ def _random(n: int, solution: str) -> tuple[Tensor, ...]:
     return a, b, c, torch.zeros(n), torch.zeros(n)
 
 
-def _spread(n: int, solution: str) -> tuple[Tensor, ...]:
-    low, high = math.log(0.5), math.log(8.0)
-    steps = [low + (high - low) * i / (n - 1) for i in range(n)] if n > 1 else [(low + high) / 2]
-    omega = torch.tensor(steps, dtype=torch.float64).exp()
-    c1, c2 = (torch.rand(2, n, dtype=torch.float64) - 0.5).unbind()
-    return omega**-2, 0.2 / omega, torch.ones(n), c1, c2
+def _oscillations(
+    stiffness: float, fastest: float, size: float
+) -> Callable[[int, str], tuple[Tensor, ...]]:
+    """Frequencies log-spaced from 0.5 to ``fastest``, a tenth of critically damped."""
+    low, high = math.log(0.5), math.log(fastest)
+
+    def start(n: int, solution: str) -> tuple[Tensor, ...]:
+        middle = [(low + high) / 2]
+        steps = [low + (high - low) * i / (n - 1) for i in range(n)] if n > 1 else middle
+        omega = torch.tensor(steps, dtype=torch.float64).exp()
+        c1, c2 = (2 * size * (torch.rand(2, n, dtype=torch.float64) - 0.5)).unbind()
+        c = torch.full((n,), stiffness, dtype=torch.float64)
+        return stiffness * omega**-2, 0.2 * stiffness / omega, c, c1, c2
+
+    return start
 
 
 def _constant(*coefficients: float) -> Callable[[int, str], tuple[Tensor, ...]]:
@@ -205,9 +219,22 @@ def _identity(n: int, solution: str) -> tuple[Tensor, ...]:
     return _constant(_LARGE, 0, 0, *slope)(n, solution)
 
 
+def _gelu(n: int, solution: str) -> tuple[Tensor, ...]:
+    a, b, c, value, slope = 0.14, 0.874, 0.038, -0.09, 0.005
+    if solution == "continuous":
+        return _constant(a, b, c, value, slope)(n, solution)
+    # The paper's c1 and c2 are the sizes of the two exponentials.
+    root = math.sqrt(b * b - 4 * a * c)
+    r1, r2 = -(b + root) / (2 * a), (root - b) / (2 * a)
+    c1 = (r2 * value - slope) / (r2 - r1)
+    return _constant(a, b, c, c1, value - c1)(n, solution)
+
+
 NAMED: dict[str, Callable[[int, str], tuple[Tensor, ...]]] = {
+    "gelu": _gelu,
+    "waves": _oscillations(stiffness=30.0, fastest=12.0, size=0.2),
     "random": _random,
-    "spread": _spread,
+    "spread": _oscillations(stiffness=1.0, fastest=8.0, size=0.5),
     "relu": _constant(0, 1, 0, 0, 0),
     "requ": _constant(0.5, 0, 0, 0, 0),
     "sigmoid": _constant(0, 0, 1, 0, 0),

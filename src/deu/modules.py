@@ -28,15 +28,15 @@ class DEU(nn.Module):
         num_features: how many units; 1 shares one unit across the whole input, as ``nn.PReLU``
             does, and then ``dim`` does not matter.
         dim: the dimension that the features lie along.
-        init: where the units start: ``"random"`` (the paper's: a, b, c uniform in (0, 1),
-            c1 = c2 = 0), ``"spread"`` (frequencies spread over the layer), ``"relu"`` and
-            ``"requ"`` (exactly ReLU and its square), ``"sigmoid"`` (exactly the steep
-            σ(sharpness·t)), ``"sine"`` and ``"identity"`` (in the limit; off by at most 0.002,
-            and by t²/2000 for t > 0), any function from tensor to tensor, which is fitted over
-            [-3, 3], or what :func:`deu.init.fit` returned. :mod:`deu.init` says what each is,
-            and in the continuous solution.
-        solution: ``"paper"``, with its subspaces and outward gravitation, or ``"continuous"``,
-            without their seams (there c1 and c2 are :math:`y(0)` and :math:`y'(0)`).
+        init: where the units start: ``"gelu"`` (near GELU; for deep networks and in place of any
+            usual activation), ``"waves"`` (gentle oscillations, their frequencies spread over the
+            layer; for functions, signals and whatever repeats), ``"random"`` (the paper's: a, b, c
+            uniform in (0, 1), c1 = c2 = 0), ``"spread"``, ``"relu"``, ``"requ"``, ``"sigmoid"``,
+            ``"sine"``, ``"identity"``, any function from tensor to tensor, which is fitted over
+            [-3, 3], or what :func:`deu.init.fit` returned. :mod:`deu.init` says what each is, and
+            how exactly, in either solution.
+        solution: ``"continuous"``, in which c1 and c2 are :math:`y(0)` and :math:`y'(0)`, or
+            ``"paper"``, with its subspaces, their seams and outward gravitation.
         eps: below it a coefficient counts as zero.
         sharpness: of the smoothed step in the paper's solution.
         max_exponent: every exponential is :math:`e^{\min(x, \text{max\_exponent})}`.
@@ -44,13 +44,17 @@ class DEU(nn.Module):
         max_grad_norm: each unit's gradient of its five coefficients is scaled down to this norm;
             ``None`` leaves it alone.
 
+    The defaults are what trained best; the guide, ``docs/training.md``, has the measurements. The
+    authors' own units are ``DEU(n, init="random", solution="paper", max_exponent=14, bound=1000,
+    max_grad_norm=None)``.
+
     Attributes:
         a, b, c, c1, c2: the coefficients, parameters of shape ``(num_features,)``.
         fit: the :class:`deu.init.Fit` that the units started from, with its error, if they were
             fitted, else ``None``.
 
     Example:
-        >>> layer = DEU(64, init="relu")
+        >>> layer = DEU(64)
         >>> layer(torch.randn(8, 64, 32, 32)).shape
         torch.Size([8, 64, 32, 32])
         >>> shared = DEU(init=torch.tanh)
@@ -70,13 +74,13 @@ class DEU(nn.Module):
         num_features: int = 1,
         *,
         dim: int = 1,
-        init: str | _init.Fit | Callable[[Tensor], Tensor] = "random",
-        solution: str = "paper",
+        init: str | _init.Fit | Callable[[Tensor], Tensor] = "gelu",
+        solution: str = "continuous",
         eps: float = 0.01,
         sharpness: float = 100.0,
-        max_exponent: float = 3.0,
-        bound: float = 20.0,
-        max_grad_norm: float | None = 0.1,
+        max_exponent: float = 1.0,
+        bound: float = 1000.0,
+        max_grad_norm: float | None = 1.0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -30,12 +30,12 @@ def deu(
     c2: Tensor,
     *,
     dim: int = 1,
-    solution: str = "paper",
+    solution: str = "continuous",
     eps: float = 0.01,
     sharpness: float = 100.0,
-    max_exponent: float = 3.0,
-    bound: float = 20.0,
-    max_grad_norm: float | None = 0.1,
+    max_exponent: float = 1.0,
+    bound: float = 1000.0,
+    max_grad_norm: float | None = 1.0,
     training: bool = False,
 ) -> Tensor:
     r"""The activation :math:`y(t)` of :math:`a y'' + b y' + c y = u(t)`, in plain PyTorch.
@@ -45,7 +45,7 @@ def deu(
     Example:
         >>> t = torch.tensor([-1.0, 0.5, 2.0])
         >>> relu = [torch.tensor([p]) for p in (0.0, 1.0, 0.0, 0.0, 0.0)]
-        >>> deu(t, *relu)
+        >>> deu(t, *relu, solution="paper")
         tensor([0.0000, 0.5000, 2.0000])
     """
     dtype = working_dtype(t.device)

@@ -13,14 +13,15 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 _PLAIN = ("copy", "ReLU", "GELU", "SiLU", "PReLU")
 _UNITS = (
-    "deu random",
+    "deu",
+    "deu waves",
     "deu spread",
+    "deu random",
+    "deu paper",
     "deu one subspace",
     "deu ten subspaces",
-    "deu continuous random",
-    "deu continuous spread",
 )
-_FEW = ("copy", "GELU", "PReLU", "deu random", "deu ten subspaces", "deu continuous random")
+_FEW = ("copy", "GELU", "PReLU", "deu", "deu waves", "deu random", "deu ten subspaces")
 _MAIN = (*_PLAIN, *_UNITS)
 _ALL = (*_PLAIN, "Snake", "rational", *_UNITS, "deu relu", "reference", "reference compiled")
 # A KAN layer has a function on each edge, so it stands beside a linear layer with its activation.

@@ -24,7 +24,7 @@ from .timing import Sample, saved_bytes
 
 TRAINING, INFERENCE = "training step", "inference"
 BASE = "ReLU"
-_EAGER = ("ReLU", "GELU", "PReLU", "Snake", "deu", "deu continuous")
+_EAGER = ("ReLU", "GELU", "PReLU", "Snake", "deu", "deu paper")
 _COMPILED = ("ReLU", "deu")
 _LIMITS = {TRAINING: 1.10, INFERENCE: 1.05}  # of ResNet-18 on a GPU
 _GPU_SECONDS = 0.05  # of one timing

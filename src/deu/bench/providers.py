@@ -65,8 +65,8 @@ class NotThereError(Exception):
 
 
 def units(features: int, dim: int, rows: tuple[tuple[float, float, float], ...]) -> DEU:
-    """A layer whose units take the given (a, b, c) in turn."""
-    layer = DEU(features, dim=dim)
+    """A layer in the paper's solution, whose units take the given (a, b, c) in turn."""
+    layer = DEU(features, dim=dim, solution="paper")
     with torch.no_grad():
         for i in range(features):
             layer.a[i], layer.b[i], layer.c[i] = rows[i % len(rows)]
@@ -123,7 +123,9 @@ def _dense(features: int, activation: nn.Module) -> nn.Module:
     return nn.Sequential(nn.Linear(features, features), activation)
 
 
-# From the number of features and the dimension that they lie along.
+# From the number of features and the dimension that they lie along.  "deu" is a layer as it is by
+# default, with the name of another start after it one that starts so; "deu paper" has the paper's
+# solution and start, and layers of subspaces have its solution.
 PROVIDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "copy": lambda features, dim: Copy(),
     "ReLU": lambda features, dim: nn.ReLU(),
@@ -132,15 +134,14 @@ PROVIDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "PReLU": _prelu,
     "Snake": lambda features, dim: Snake(features, dim=dim),
     "rational": lambda features, dim: _Rational(),
-    "deu random": lambda features, dim: DEU(features, dim=dim),
+    "deu": lambda features, dim: DEU(features, dim=dim),
+    "deu waves": lambda features, dim: DEU(features, dim=dim, init="waves"),
     "deu spread": lambda features, dim: DEU(features, dim=dim, init="spread"),
+    "deu random": lambda features, dim: DEU(features, dim=dim, init="random"),
     "deu relu": lambda features, dim: DEU(features, dim=dim, init="relu"),
+    "deu paper": lambda features, dim: DEU(features, dim=dim, init="random", solution="paper"),
     "deu one subspace": lambda features, dim: units(features, dim, (OSCILLATING,)),
     "deu ten subspaces": lambda features, dim: units(features, dim, TEN),
-    "deu continuous random": lambda features, dim: DEU(features, dim=dim, solution="continuous"),
-    "deu continuous spread": lambda features, dim: DEU(
-        features, dim=dim, init="spread", solution="continuous"
-    ),
     "reference": lambda features, dim: Reference(DEU(features, dim=dim)),
     "reference compiled": lambda features, dim: compiled(Reference(DEU(features, dim=dim))),
     "Linear + GELU": lambda features, dim: _dense(features, nn.GELU()),

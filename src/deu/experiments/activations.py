@@ -201,6 +201,16 @@ FACTORIES: dict[str, Factory] = {
     "Maxout": lambda features: Maxout(features),
     "Sine": lambda features: Sine(),
     "deu": lambda features: DEU(features),
-    "deu paper": lambda features: DEU(features, solution="paper"),
-    "deu continuous": lambda features: DEU(features, solution="continuous"),
+    "deu waves": lambda features: DEU(features, init="waves"),
+    "deu spread": lambda features: DEU(features, init="spread"),
+    "deu random": lambda features: DEU(features, init="random"),
+    "deu paper": lambda features: DEU(features, init="random", solution="paper"),
+    "deu authors": lambda features: DEU(
+        features,
+        init="random",
+        solution="paper",
+        max_exponent=14,
+        bound=1000,
+        max_grad_norm=None,
+    ),
 }
