@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+_EXTRAS = ("matplotlib", "numpy", "pooch", "sklearn", "tqdm")  # what experiments may need
+
 
 def _positive(text: str) -> int:
     try:
@@ -27,6 +29,13 @@ def _seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return number
+
+
+def _setting(text: str) -> tuple[str, list[str]]:
+    key, equals, values = text.partition("=")
+    if not (key and equals and values):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form SETTING=VALUE[,VALUE]")
+    return key, values.split(",")
 
 
 def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -65,9 +74,114 @@ def _bench(arguments: argparse.Namespace) -> int:
     return command.bench(arguments)
 
 
+def _add_experiments(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = commands.add_parser(
+        "list", help="the experiments: what they are, how long they take and on what"
+    )
+    parser.set_defaults(command=_experiments("list_experiments"))
+    _add_reproduce(commands, "reproduce", "paper", "run experiments of the paper and report them")
+    _add_reproduce(
+        commands,
+        "study",
+        "study",
+        "the same with more learning rates, activations and variants of the unit",
+    )
+    parser = commands.add_parser(
+        "report",
+        help="tables and pictures of the results in a folder",
+        description="Turn a folder of results into report.md, report.csv and report.html.",
+    )
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        default=Path("out/results"),
+        metavar="DIR",
+        help="default out/results",
+    )
+    parser.set_defaults(command=_experiments("report"))
+
+
+def _add_reproduce(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, scope: str, what: str
+) -> None:
+    parser = commands.add_parser(
+        name,
+        help=what,
+        description=f"{what[0].upper()}{what[1:]}. Finished cells are kept and are not run again; "
+        "one that was stopped goes on from its last epoch. Under torchrun each cell is trained by "
+        "all processes together: torchrun --nproc-per-node 2 -m deu reproduce NAME.",
+    )
+    parser.add_argument("names", nargs="+", metavar="NAME", help="as deu list names them, or all")
+    parser.add_argument(
+        "--quick", action="store_true", help="small sizes, to see it run; marked as quick"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="where data lies or is downloaded to; default: DEU_DATA, else the user's cache",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="default out/results, with --quick out/quick"
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if it is there")
+    parser.add_argument("--seeds", type=_positive, metavar="N", help="default: the experiment's")
+    parser.add_argument(
+        "--engine",
+        choices=("local", "ray"),
+        default="local",
+        help="local: here (default); ray: as tasks on the Ray cluster at RAY_ADDRESS, or on one "
+        "started here",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="cells at a time, each in a process of its own; default 1, with ray a core each",
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="of training, for experiments that have it as a setting; default: the experiment's",
+    )
+    parser.add_argument("--compile", action="store_true", help="train networks compiled")
+    parser.add_argument(
+        "--only",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="SETTING=VALUE[,VALUE]",
+        help="of its cells, those with one of these values; as --only activation=ReLU,deu",
+    )
+    parser.add_argument("--no-report", action="store_true", help="only run")
+    parser.set_defaults(command=_experiments("reproduce"), scope=scope)
+
+
+def _experiments(function: str) -> Callable[[argparse.Namespace], int]:
+    """A function of the experiments' commands, which are imported when it is called."""
+
+    def command(arguments: argparse.Namespace) -> int:
+        try:
+            from .experiments import command
+
+            return getattr(command, function)(arguments)
+        except ModuleNotFoundError as error:
+            package = (error.name or "").split(".")[0]
+            if package not in _EXTRAS:
+                raise
+            print(
+                f"deu: experiments need {package}: pip install 'deu[experiments]'", file=sys.stderr
+            )
+            return 1
+
+    return command
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("deu", description="Differential Equation Units.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _add_experiments(commands)
     _add_bench(commands)
     return parser
 

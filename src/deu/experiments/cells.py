@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,9 @@ class Result:
 
     ``metrics`` are the last ones, a list with an entry a seed under each name; ``history`` has
     them by epoch; ``curves`` is whatever the experiment's pictures need.
+
+    A number that is not finite is ``null`` in the file, and NaN again in the metrics and the
+    history that are read from it.
     """
 
     cell: Cell
@@ -82,6 +86,16 @@ class Result:
     def __getitem__(self, metric: str) -> list[float]:
         return self.metrics[metric]
 
+    @property
+    def finite(self) -> bool:
+        """Whether every metric and every loss on the way was a number.
+
+        Example:
+            >>> Result(Cell("circles", {}), {"mse": [1.0]}, [{"loss": math.nan}]).finite
+            False
+        """
+        return _finite([self.metrics, self.history])
+
 
 def result_path(folder: Path, cell: Cell) -> Path:
     """Where a cell's result lies in a folder of results."""
@@ -93,10 +107,10 @@ def write_result(folder: Path, result: Result) -> Path:
     path = result_path(folder, result.cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    content = {**result.cell.identity, **asdict(result)}
+    content = {**result.cell.identity, **asdict(result), "finite": result.finite}
     content.pop("cell")
     try:
-        part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        part.write_text(json.dumps(_each(_to_null, content), indent=1, allow_nan=False) + "\n")
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
@@ -115,6 +129,9 @@ def read_result(path: Path) -> Result:
             tuple(content.pop("seeds")),
             content.pop("quick"),
         )
+        del content["finite"]
+        for part in ("metrics", "history"):
+            content[part] = _each(_to_nan, content[part])
         return Result(cell, **content)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultError(
@@ -130,3 +147,26 @@ def read_results(folder: Path, experiments: Iterable[str] | None = None) -> list
     wanted = None if experiments is None else set(experiments)
     found = [read_result(path) for path in sorted(folder.glob("*/*.json"))]
     return [r for r in found if wanted is None or r.cell.experiment in wanted]
+
+
+def _finite(value: Any) -> bool:
+    if isinstance(value, dict | list | tuple):
+        return all(map(_finite, value.values() if isinstance(value, dict) else value))
+    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def _to_null(value: Any) -> Any:
+    return value if _finite(value) else None
+
+
+def _to_nan(value: Any) -> Any:
+    return math.nan if value is None else value
+
+
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    """Plain data with each of its numbers and texts changed."""
+    if isinstance(value, dict):
+        return {key: _each(change, own) for key, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(change, own) for own in value]
+    return change(value)

@@ -1,4 +1,4 @@
-"""What networks are trained on: images to tell apart, functions to fit."""
+"""What networks are trained on: images to tell apart, functions to fit, series to predict."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from .data import Split, Windows, corr, rse
 from .training import Metrics
 
 
@@ -29,8 +30,8 @@ class Classification:
         return len(self.train_x) // batch
 
     def batches(self, batch: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        device = self.train_x.device
-        order = torch.randperm(len(self.train_x), generator=generator, device=device)
+        order = torch.randperm(len(self.train_x), generator=generator, device=generator.device)
+        order = order.to(self.train_x.device)
         for i in range(self.steps(batch)):
             chosen = order[i * batch : (i + 1) * batch]
             x = self.train_x[chosen]
@@ -50,6 +51,30 @@ class Classification:
         return {"accuracy": [right / len(self.test_y)], "test_loss": [loss / len(self.test_y)]}
 
 
+class Parts(Classification):
+    """The same with a part of the images an epoch, to measure more often than once a pass.
+
+    Every epoch draws its images anew, none twice in one.
+
+    Args:
+        parts: how many epochs show as many images as the set has.
+
+    Example:
+        >>> x, y = torch.zeros(100, 2), torch.zeros(100, dtype=torch.int64)
+        >>> Parts(x, y, x, y, parts=10).steps(batch=5)
+        2
+    """
+
+    def __init__(
+        self, train_x: Tensor, train_y: Tensor, test_x: Tensor, test_y: Tensor, *, parts: int
+    ) -> None:
+        super().__init__(train_x, train_y, test_x, test_y)
+        self.parts = parts
+
+    def steps(self, batch: int) -> int:
+        return max(1, len(self.train_x) // self.parts // batch)
+
+
 def shifted(x: Tensor, most: int, generator: torch.Generator) -> Tensor:
     """Each image shifted by up to ``most`` pixels both ways, zeros moving in, half of them flipped.
 
@@ -58,9 +83,10 @@ def shifted(x: Tensor, most: int, generator: torch.Generator) -> Tensor:
         torch.Size([2, 1, 4, 4])
     """
     n, _, height, width = x.shape
-    shifts = torch.randint(0, 2 * most + 1, (2, n, 1), generator=generator, device=x.device)
-    dy, dx = shifts.unbind()
-    flip = torch.rand((n, 1), generator=generator, device=x.device) < 0.5
+    home = generator.device
+    shifts = torch.randint(0, 2 * most + 1, (2, n, 1), generator=generator, device=home)
+    dy, dx = shifts.to(x.device).unbind()
+    flip = (torch.rand((n, 1), generator=generator, device=home) < 0.5).to(x.device)
     rows = dy + torch.arange(height, device=x.device)
     columns = torch.arange(width, device=x.device).expand(n, -1)
     columns = dx + torch.where(flip, width - 1 - columns, columns)
@@ -81,6 +107,8 @@ class Regression:
         noise: standard deviation of what is added to the targets.
         ranges: ranges on which to measure the mean squared error, by the name of the metric.
     """
+
+    along = 1  # its points, of (seeds, points, 1)
 
     def __init__(
         self,
@@ -124,3 +152,57 @@ class Regression:
             error = (model(t) - self.function(t)).square().mean((1, 2))
             found[name] = error.tolist()
         return found
+
+
+class Forecast:
+    """Series to predict, as LSTNet's authors do: on windows of a split, by the absolute error.
+
+    The error is in the series' own units, as RSE is: a series of large numbers counts for more.
+
+    Args:
+        split: windows to train, to choose by, and to test on, all on the device.
+
+    Example:
+        >>> from .data import synthetic_series, windows
+        >>> problem = Forecast(windows(synthetic_series(100, 3), window=8, horizon=2))
+        >>> x, y = next(problem.batches(16, torch.Generator()))
+        >>> problem.steps(16), tuple(x.shape), tuple(y.shape)
+        (3, (16, 8, 3), (16, 3))
+    """
+
+    CHUNK = 256  # windows that are measured at once
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+        scale = split.train.scale
+        self.weight = scale / scale.mean()
+
+    def steps(self, batch: int) -> int:
+        return len(self.split.train) // batch
+
+    def batches(self, batch: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        train = self.split.train
+        order = torch.randperm(len(train), generator=generator, device=generator.device)
+        order = order.to(train.targets.device)
+        for i in range(self.steps(batch)):
+            yield train[order[i * batch : (i + 1) * batch]]
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        return ((output - target) * self.weight).abs().mean()
+
+    def measure(self, model: nn.Module) -> Metrics:
+        found = {}
+        for prefix, part in (("valid_", self.split.valid), ("", self.split.test)):
+            prediction, truth = self._predicted(model, part)
+            found[f"{prefix}rse"] = [rse(prediction, truth)]
+            found[f"{prefix}corr"] = [corr(prediction, truth)]
+        return found
+
+    def _predicted(self, model: nn.Module, part: Windows) -> tuple[Tensor, Tensor]:
+        """Predictions and truth of all windows, in the series' own units."""
+        predictions, truths = [], []
+        for start in range(0, len(part), self.CHUNK):
+            x, y = part[start : start + self.CHUNK]
+            predictions.append(model(x).float())
+            truths.append(y)
+        return torch.cat(predictions) * part.scale, torch.cat(truths) * part.scale

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .._groups import param_groups
+from .parallel import UnitLimits, mean, parallel, part, rank
 
 Metrics = dict[str, list[float]]
 
@@ -38,14 +41,15 @@ class Problem(Protocol):
     """What a network is trained on.
 
     ``metrics`` of a problem are lists, an entry a seed: most problems train one network, some
-    train many side by side.
+    train many side by side. Under ``torchrun`` a batch is cut along dimension 0, or along the one
+    that an attribute ``along`` names.
     """
 
     def steps(self, batch: int) -> int:
         """How many steps are an epoch."""
 
     def batches(self, batch: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """One epoch of inputs and targets, on the device, each batch of the same shape."""
+        """One epoch of inputs and targets, each batch of the same shape, by a CPU's generator."""
 
     def loss(self, output: Tensor, target: Tensor) -> Tensor:
         """To be minimised."""
@@ -76,15 +80,18 @@ class _Step:
         model: Callable[[Tensor], Tensor],
         loss: Callable[[Tensor, Tensor], Tensor],
         optimiser: torch.optim.Optimizer,
+        limits: UnitLimits,
         autocast: Callable[[], AbstractContextManager[Any]],
     ) -> None:
-        self.model, self.loss, self.optimiser, self.autocast = model, loss, optimiser, autocast
+        self.model, self.loss, self.optimiser = model, loss, optimiser
+        self.limits, self.autocast = limits, autocast
 
     def __call__(self, x: Tensor, y: Tensor) -> Tensor:
         self.optimiser.zero_grad()
         with self.autocast():
             loss = self.loss(self.model(x), y)
         loss.backward()
+        self.limits.hold()
         self.optimiser.step()
         return loss.detach()
 
@@ -110,6 +117,7 @@ class _CapturedStep:
             return loss
         if self.taken == self.WARM + 1:
             self.x, self.y = x.clone(), y.clone()
+            gc.collect()  # what a former graph held must not be freed while this one is captured
             with torch.cuda.graph(self.graph):
                 self.result = self.step(self.x, self.y)
         self.x.copy_(x)
@@ -141,9 +149,10 @@ class Run:
         checkpoint: Path | None = None,
     ) -> None:
         self.model, self.problem, self.recipe = model, problem, recipe
-        self.identity, self.checkpoint = identity, checkpoint
+        self.identity, self.checkpoint = [identity, _deciding(recipe)], checkpoint
         self.device = next(model.parameters()).device
-        self.generator = torch.Generator(self.device).manual_seed(seed)
+        # On the CPU wherever the network is, so that the data's order is the same everywhere.
+        self.generator = torch.Generator().manual_seed(seed)
         self.epoch, self.history = 0, list[dict[str, Any]]()
         unit_lr = None if recipe.unit_rate is None else recipe.lr * recipe.unit_rate
         groups = param_groups(model, recipe.lr, recipe.weight_decay, unit_lr)
@@ -152,9 +161,10 @@ class Run:
             if recipe.captured:
                 group["lr"] = torch.tensor(group["lr"], device=self.device)
         self.optimiser = torch.optim.AdamW(groups, betas=recipe.betas, capturable=recipe.captured)
-        self.parallel = _parallel(model)
+        limits = UnitLimits(model)
+        self.parallel = parallel(model)
         forward = torch.compile(self.parallel) if recipe.compiled else self.parallel
-        step = _Step(forward, problem.loss, self.optimiser, self._autocast)
+        step = _Step(forward, problem.loss, self.optimiser, limits, self._autocast)
         self.step = _CapturedStep(step) if recipe.captured else step
         if checkpoint is not None and checkpoint.exists():
             self._load(checkpoint)
@@ -182,6 +192,7 @@ class Run:
         batch = self.recipe.batch
         steps = self.problem.steps(batch)
         total = steps * self.recipe.epochs
+        along = getattr(self.problem, "along", 0)
         losses = torch.zeros((), device=self.device)
         for i, (x, y) in enumerate(self.problem.batches(batch, self.generator)):
             share = one_cycle(self.epoch * steps + i, total, self.recipe.warmup)
@@ -190,8 +201,9 @@ class Run:
                     group["lr"].fill_(group["peak"] * share)
                 else:
                     group["lr"] = group["peak"] * share
-            losses += self.step(*_part(x, y))
-        return losses.item() / steps
+            x, y = (part(whole.to(self.device), along) for whole in (x, y))
+            losses += self.step(x, y)
+        return mean(losses).item() / steps
 
     def _save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,8 +219,10 @@ class Run:
         if self.device.type == "cuda":
             state["random_cuda"] = torch.cuda.get_rng_state(self.device)
         part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        content = io.BytesIO()
+        torch.save(state, content)  # into a file it would not say that a disk is full
         try:
-            torch.save(state, part)
+            part.write_bytes(content.getbuffer())
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
@@ -227,6 +241,19 @@ class Run:
                 f"{path} is the checkpoint of another setting: it has {state['identity']}, and "
                 f"this run is {self.identity}; delete it, or choose another folder"
             )
+        try:
+            self._take_up(state)
+        except Exception as error:
+            raise CheckpointError(
+                f"{path} does not fit this network ({type(error).__name__}: {error}); delete it to "
+                "start that run anew"
+            ) from error
+
+    def _take_up(self, state: dict[str, Any]) -> None:
+        groups = state["optimiser"]["param_groups"]
+        for saved, own in zip(groups, self.optimiser.param_groups, strict=True):
+            # A run may go on on another device.
+            saved["lr"], saved["capturable"] = own["lr"], own["capturable"]
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.generator.set_state(state["generator"])
@@ -240,26 +267,8 @@ class CheckpointError(RuntimeError):
     """A checkpoint that is damaged or of another setting."""
 
 
-def rank() -> int:
-    """This process's number under ``torchrun``; 0 alone."""
-    distributed = torch.distributed
-    return distributed.get_rank() if distributed.is_initialized() else 0
-
-
-def _parallel(model: nn.Module) -> nn.Module:
-    if not torch.distributed.is_initialized():
-        return model
-    from torch.nn.parallel import DistributedDataParallel
-
-    return DistributedDataParallel(model)
-
-
-def _part(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """This process's equal part of a batch that all of them drew alike."""
-    if not torch.distributed.is_initialized():
-        return x, y
-    world = torch.distributed.get_world_size()
-    if len(x) % world:
-        raise ValueError(f"a batch of {len(x)} does not divide among {world} processes")
-    own = slice(rank() * len(x) // world, (rank() + 1) * len(x) // world)
-    return x[own], y[own]
+def _deciding(recipe: Recipe) -> dict[str, Any]:
+    """What of a recipe decides the result, as it comes back from a checkpoint."""
+    given = asdict(recipe)
+    del given["compiled"], given["captured"]
+    return given

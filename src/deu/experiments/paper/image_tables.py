@@ -1,0 +1,109 @@
+"""Tables that the experiments on images share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..activations import FACTORIES
+from ..cells import Result
+from ..experiment import Table, Text
+from ..summaries import flat, text
+from .names import shown
+from .sets import STAND_IN
+
+
+def trained_on(results: list[Result]) -> Text:
+    """Which data the networks of a report saw, and for how long."""
+    settings = results[0].cell.settings
+    data = sorted({result.cell.settings["data"] for result in results})
+    count = "all images" if settings.get("train") is None else f"{settings['train']} images"
+    epochs = settings["epochs"] / settings.get("parts", 1)
+    words = f"Trained on {', '.join(data)}: {count}, each seen {epochs:g} times"
+    words += f", in batches of {settings['batch']}."
+    if any(name.startswith(STAND_IN) for name in data):
+        words += " A synthetic set is made up, and says nothing of the real one."
+    return Text(words)
+
+
+def sizes_table(sizes: Mapping[str, tuple[int | None, int | None]]) -> Table:
+    """Parameters by a network's name: the paper's, in thousands, and ours.
+
+    Example:
+        >>> sizes_table({"CNN-ReLU": (30, 21498), "CNN-SELU": (21, None)}).rows
+        [['CNN-ReLU', '30k', '21,498', '-9k'], ['CNN-SELU', '21k', '–', '–']]
+    """
+    rows = []
+    for name, (paper, ours) in sizes.items():
+        both = paper is not None and ours is not None
+        rows.append(
+            [
+                name,
+                "–" if paper is None else f"{paper}k",
+                "–" if ours is None else f"{ours:,}",
+                f"{ours / 1000 - paper:+.0f}k" if both else "–",  # type: ignore[operator]
+            ]
+        )
+    return Table("Parameters", ["", "paper", "ours", "difference"], rows)
+
+
+def rates_table(best: dict[Any, list[Result]], metric: str = "accuracy") -> Table:
+    """What was chosen for each network and activation, and what it gave, test loss included."""
+    order = list(FACTORIES)
+
+    def place(results: list[Result]) -> tuple[str, bool, int]:
+        settings = results[0].cell.settings
+        known = order.index(settings["activation"]) if settings["activation"] in order else -1
+        return settings["network"], bool(settings.get("norm")), known
+
+    rows = []
+    for results in sorted(best.values(), key=place):
+        settings = results[0].cell.settings
+        norm = settings.get("norm")
+        rows.append(
+            [
+                settings["network"],
+                shown(settings["activation"]),
+                "–" if norm is None else "yes" if norm else "no",
+                f"{settings['lr']:g}",
+                text(flat(results, metric), 2, percent=True),
+                text(flat(results, "test_loss"), 3),
+                f"{results[0].parameters:,}",
+            ]
+        )
+    header = ["network", "activation", "batch norm", "learning rate", "accuracy, %", "test loss"]
+    return Table("Every activation at its best learning rate", [*header, "parameters"], rows)
+
+
+def every_rate_table(results: list[Result], metric: str = "accuracy") -> Table:
+    """Every activation at every learning rate: whether any run collapses, and where.
+
+    Example:
+        >>> from deu.experiments.cells import Cell
+        >>> settings = {"network": "cnn", "activation": "ReLU", "lr": 0.01}
+        >>> runs = [Result(Cell("x", settings, (s,)), {"accuracy": [0.9 + s]}) for s in (0, 0.02)]
+        >>> every_rate_table(runs).rows
+        [['cnn', 'ReLU', '–', '91.00 ± 1.41 (2), least 90.00']]
+    """
+    rates = sorted({result.cell.settings["lr"] for result in results})
+    order = list(FACTORIES)
+    found: dict[tuple[str, bool, int], dict[float, list[Result]]] = {}
+    for result in results:
+        own = result.cell.settings
+        name = own["activation"]
+        key = (own["network"], bool(own.get("norm")), order.index(name))
+        found.setdefault(key, {}).setdefault(own["lr"], []).append(result)
+    rows = []
+    for _, by_rate in sorted(found.items()):
+        own = next(iter(by_rate.values()))[0].cell.settings
+        norm = own.get("norm")
+        row = [own["network"], shown(own["activation"])]
+        row.append("–" if norm is None else "yes" if norm else "no")
+        for rate in rates:
+            values = flat(by_rate.get(rate, []), metric)
+            told = text(values, 2, percent=True) if values else "–"
+            least = min((value for value in values if value is not None), default=None)
+            row.append(told if least is None else f"{told}, least {100 * least:.2f}")
+        rows.append(row)
+    header = ["network", "activation", "batch norm", *(f"at {rate:g}" for rate in rates)]
+    return Table("Every learning rate: accuracy, %", header, rows)
