@@ -110,11 +110,25 @@ def write_result(folder: Path, result: Result) -> Path:
     content = {**result.cell.identity, **asdict(result), "finite": result.finite}
     content.pop("cell")
     try:
-        part.write_text(json.dumps(_each(_to_null, content), indent=1, allow_nan=False) + "\n")
+        part.write_text(_text(_each(_to_null, content)))
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
     return path
+
+
+def _text(content: dict[str, Any]) -> str:
+    """JSON with a line for each of its parts, and for each epoch."""
+
+    def line(value: Any) -> str:
+        return json.dumps(value, allow_nan=False)
+
+    lines = []
+    for key, value in content.items():
+        epochs = key == "history" and value
+        told = "[\n" + ",\n".join(map(line, value)) + "]" if epochs else line(value)
+        lines.append(f"{line(key)}: {told}")
+    return "{\n" + ",\n".join(lines) + "}\n"
 
 
 def read_result(path: Path) -> Result:
