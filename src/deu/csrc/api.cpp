@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "inline.h"
@@ -124,11 +125,10 @@ static double largest(const double* numbers, int count) {
   return std::isnan(total) ? total : most;
 }
 
-static Precision needed(const Neuron& neuron, double closed, double derivatives) {
+static Precision needed(const Neuron& neuron, double growth, double closed, double derivatives) {
   const double p = neuron.n[p_], q = neuron.n[q_];
   const bool hard = (neuron.kind == OSCILLATING && !(std::fabs(q) <= TRUSTED_FREQUENCY)) ||
-                    (neuron.kind == REAL && !(p <= TRUSTED_GROWTH && q <= TRUSTED_GROWTH &&
-                                              std::fabs(q - p) >= TRUSTED_GAP));
+                    (neuron.kind == REAL && !(p <= growth && q <= growth && std::fabs(q - p) >= TRUSTED_GAP));
   const double numbers = largest(neuron.n + A_, NUMBERS - A_);
   if (!(derivatives <= TRUSTED_BY_MEDIUM)) return DOUBLE;
   if (hard || !(numbers <= TRUSTED_NUMBER) || !(derivatives <= TRUSTED_DERIVATIVE)) return MEDIUM;
@@ -172,7 +172,9 @@ static double fill(int row, Coefficients k, Neuron* neuron, Jacobian* jacobian) 
     if (neuron->kind == REAL) steepest *= 4;
     steepest = exponents <= steepest || std::isnan(steepest) ? steepest : exponents;
   }
-  neuron->precision = needed(*neuron, closed, steepest);
+  // The continuous solution's caps let an exponential grow to the square of what the paper's do.
+  const double growth = std::is_same<Solution, Continuous>::value ? TRUSTED_GROWTH : HUGE_VAL;
+  neuron->precision = needed(*neuron, growth, closed, steepest);
   return steepest;
 }
 

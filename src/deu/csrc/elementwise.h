@@ -113,16 +113,20 @@ DEU_INLINE T grown(T over_root, T x, T less_one) {
   return over_root == T(0) ? x : less_one * over_root;
 }
 
-// Its derivative by r, (x·e^(rx) - M)/r; where rx is small, by its series.  `live` is the
+// Its derivative by r, (x·e^(rx) - M)/r; where rx is small, by x² times Σ (k+1)/(k+2)!·(rx)^k.  `live` is the
 // exponential, or 0 where its exponent is capped.
 template <class T>
 DEU_INLINE T grown_by_root(T root, T over_root, T x, T live, T M) {
+  constexpr bool WIDE = sizeof(T) == 8;  // which can lose a few digits, and so has a shorter series
+  constexpr T SMALL = WIDE ? T(0.0625) : T(0.5);
   const T z = root * x;
-  const bool small = z < T(0.5) && z > T(-0.5);
+  const bool small = z < SMALL && z > -SMALL;
   const T zs = small ? z : T(0);
-  T series = T(0);
-  DEU_UNROLL
-  for (int j = sizeof(T) == 4 ? 7 : 14; j >= 0; --j) series = series * zs + T((j + 1) * OVER_FACTORIAL[j + 2]);
+  const T z2 = zs * zs;
+  const T low = (T(1.0 / 30) * zs + T(1.0 / 8)) * z2 + (T(1.0 / 3) * zs + T(1.0 / 2));
+  const T top = T(1.0 / 45360) * zs + T(1.0 / 5760);
+  const T high = (WIDE ? T(1.0 / 403200) * z2 + top : top) * z2 + (T(1.0 / 840) * zs + T(1.0 / 144));
+  const T series = high * (z2 * z2) + low;
   return small ? x * x * series : (x * live - M) * over_root;
 }
 

@@ -14,7 +14,7 @@ from ..cells import Result
 from ..experiment import Picture, Section, Table, Text
 from ..summaries import best_results, finite, flat, group, mean_spread, median
 from .fitting import in_order, places
-from .function import ALL_LAYERS, HIGH, LOW, TARGETS, Layer
+from .function import ALL_LAYERS, HIGH, LOW, TARGETS, UNIT_LAYERS, Layer
 from .names import shown
 
 Best = dict[Layer, list[Result]]  # at the best learning rate
@@ -34,6 +34,7 @@ def sections(results: list[Result]) -> list[Section]:
     for function, own in in_order(group(results, "function"), list(TARGETS)).items():
         found = best_results(own, "mse", higher=False, by=("activation", "width", "unit_rate"))
         best: Best = in_order(found, ALL_LAYERS)
+        drawn = {layer: some for layer, some in best.items() if layer not in UNIT_LAYERS}
         rows = [_row(layer, some) for layer, some in best.items()]
         header = ["activation", "hidden", "parameters", "learning rate"]
         header += ["MSE, mean ± spread (n)", "median", "least"]
@@ -42,7 +43,7 @@ def sections(results: list[Result]) -> list[Section]:
             Table(f"Fitting “{function}”", header, rows),
             Text(words(function, best)),
             *dependable(function, own),
-            Picture(function, title, _fits(function, best)),
+            Picture(function, title, _fits(function, drawn)),
             Picture(f"{function}-errors", f"{title}: the errors of all seeds", _errors(best)),
         ]
     return found_sections
