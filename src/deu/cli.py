@@ -205,3 +205,10 @@ def until_stopped(name: str, command: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     return code
+
+
+def cannot_write(name: str, out: Path, error: OSError) -> int:
+    """Say that a command's folder cannot be written to; its exit code."""
+    reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
+    print(f"{name}: cannot write to --out {out}: {reason}", file=sys.stderr)
+    return 2

@@ -20,7 +20,9 @@ from torch import Tensor, nn
 
 from . import formula, subspaces
 from ._explain import _equation
-from .cli import until_stopped
+from .cli import cannot_write, until_stopped
+from .experiments import drawing
+from .experiments.drawing import BLUE, GREEN, GREY, RED
 from .modules import DEU
 
 PERIODS = 2  # of the sine, to learn from
@@ -29,8 +31,6 @@ RADII, NOISE, POINTS = (1.0, 2.0, 3.0), 0.15, 900
 RING_STEPS, RING_RATE, RING_BATCH, RESTARTS = 1500, 0.1, 128, 16
 QUICK_STEPS = 40
 BETAS = (0.9, 0.95)  # Adam's; a short memory of gradients, which get small as a and c grow
-
-BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 
 
 class Sine(NamedTuple):
@@ -202,20 +202,6 @@ def learn_rings(steps: int = RING_STEPS, starts: int = RESTARTS) -> Rings:
     return Rings(network, starts, good, accuracy, held_out, labels)
 
 
-def _axes(figure: Any, rows: int, columns: int, **options: Any) -> Any:
-    axes = figure.subplots(rows, columns, squeeze=False, **options)
-    for axis in axes.flat:
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.25, linewidth=0.6)
-        axis.set_axisbelow(True)
-    return axes
-
-
-def _figure(width: float, height: float) -> Any:
-    figure = importlib.import_module("matplotlib.figure")
-    return figure.Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
-
-
 @torch.no_grad()
 def _values(unit: DEU, t: Tensor) -> Any:
     return unit(t[:, None])[:, 0].numpy()
@@ -225,8 +211,8 @@ def draw_sine(result: Sine, path: Path, note: str) -> None:
     """The data, the fit and how it goes on; below, the unit on its way from ReLU."""
     end = PERIODS * 2 * math.pi
     t = torch.linspace(-end / 2, 2 * end, 1201, dtype=torch.float64)
-    figure = _figure(9, 5)
-    top, bottom = _axes(figure, 2, 1, sharex=True)[:, 0]
+    figure = drawing.figure(9, 5)
+    top, bottom = drawing.axes(figure, 2, 1, sharex=True)[:, 0]
     for axis in (top, bottom):
         axis.axvspan(0, end, color=GREY, alpha=0.13, linewidth=0)
         axis.set_ylabel("y(t)")
@@ -255,8 +241,8 @@ def draw_rings(result: Rings, path: Path, note: str) -> None:
     grid = torch.cartesian_prod(side, side)
     with torch.no_grad():
         region = result.network(grid).argmax(1).reshape(320, 320).T
-    figure = _figure(5.6, 5.6)
-    axis = _axes(figure, 1, 1)[0, 0]
+    figure = drawing.figure(5.6, 5.6)
+    axis = drawing.axes(figure, 1, 1)[0, 0]
     colours = (BLUE, RED, GREEN)
     axis.contourf(side, side, region, levels=[-0.5, 0.5, 1.5, 2.5], colors=colours, alpha=0.22)
     for ring, colour in enumerate(colours):
@@ -280,9 +266,11 @@ def draw_activations(sine: Sine, rings: Rings, path: Path, note: str) -> None:
     for i in range(2):
         low, high = seen[:, i].min().item(), seen[:, i].max().item()
         panels.append((f"rings, unit {i + 1}", units, i, low, high))
-    figure = _figure(10, 3.4)
+    figure = drawing.figure(10, 3.4)
     figure.suptitle("Learnt activation functions" + note)
-    for axis, (name, layer, i, low, high) in zip(_axes(figure, 1, 3)[0], panels, strict=True):
+    for axis, (name, layer, i, low, high) in zip(
+        drawing.axes(figure, 1, 3)[0], panels, strict=True
+    ):
         t = torch.linspace(low, high, 1001, dtype=torch.float64, requires_grad=True)
         y = layer(t[:, None].expand(-1, layer.num_features))[:, i]
         (slope,) = torch.autograd.grad(y.sum(), t)
@@ -368,9 +356,7 @@ def _run_single_threaded(arguments: argparse.Namespace) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
-        print(f"deu.demo: cannot write to --out {arguments.out}: {reason}", file=sys.stderr)
-        return 2
+        return cannot_write("deu.demo", arguments.out, error)
     finally:
         torch.set_num_threads(threads)
     return 0

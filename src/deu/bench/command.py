@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime
 import math
-import os
 import platform
 import shlex
 import sys
@@ -16,6 +15,8 @@ from pathlib import Path
 import torch
 
 from .. import __version__, _native
+from ..cli import cannot_write
+from ..experiments.environment import processor
 from . import chart as charts
 from . import layers, models
 from .cases import Case, layer_cases
@@ -48,9 +49,7 @@ def bench(
     except BrokenPipeError:
         raise
     except OSError as error:
-        reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
-        print(f"deu bench: cannot write to --out {out}: {reason}", file=sys.stderr)
-        return 2
+        return cannot_write("deu bench", out, error)
     finally:
         torch.set_num_threads(threads)
 
@@ -181,16 +180,7 @@ def _hardware(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     isa = _native.isas()[-1] if _native.isas() else "reference, no kernels"
-    return f"{_processor()}, {torch.get_num_threads()} threads, kernels: {isa}"
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            names = [line.split(":", 1)[1].strip() for line in file if "model name" in line]
-    except OSError:
-        names = []
-    return f"{names[0] if names else platform.machine()} ({os.cpu_count()} cores)"
+    return f"{processor()}, {torch.get_num_threads()} threads, kernels: {isa}"
 
 
 def _versions(device: torch.device) -> str:

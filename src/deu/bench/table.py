@@ -74,10 +74,10 @@ def case_table(rows: Sequence[Row]) -> str:
         line += [_number(first.memory_bytes / 1e6, ".3g"), _number(first.memory_ratio, ".3f")]
         line += [_number(first.launches, ".0f")] if has_launches else []
         lines.append([*line, _error(first)])
-    return "\n\n".join([_markdown(lines), *notes])
+    return "\n\n".join([markdown_table(lines), *notes])
 
 
-def _markdown(lines: Sequence[Sequence[str]]) -> str:
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
 
     def join(line: Sequence[str]) -> str:
@@ -160,7 +160,7 @@ def document(rows: Sequence[Row], heading: Sequence[str]) -> str:
         for one in wanted:
             verdict = "yes" if one.met else "NO"
             lines.append([one.text, f"{one.value:.4f}", f"{one.limit:.2f}", verdict])
-        parts += ["## Requirements", _markdown(lines)]
+        parts += ["## Requirements", markdown_table(lines)]
     for kind, title in (("layer", "Layers"), ("model", "Networks")):
         cases = by_case(row for row in rows if row.kind == kind and row.status != LEFT_OUT)
         if cases:

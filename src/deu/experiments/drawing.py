@@ -1,19 +1,16 @@
-"""What the pictures of a report share: figures, axes, and one colour for each activation."""
+"""What pictures share: figures, axes, and one colour for each activation."""
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..demo import BLUE as BLUE
-from ..demo import GREEN as GREEN
-from ..demo import GREY as GREY
-from ..demo import RED as RED
-from ..demo import _axes, _figure
 from .summaries import Value, mean_spread
 
+BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#8a8a8a"
 ORANGE, SKY, PINK, YELLOW, BLACK = "#e69f00", "#56b4e9", "#cc79a7", "#b8a900", "#222222"
 
 # Colours that are told apart also without red or green; units are red, and solid.
@@ -50,16 +47,22 @@ def style(activation: str) -> dict[str, Any]:
 def figure(width: float = 8.0, height: float = 4.5) -> Any:
     """An empty matplotlib figure of so many inches."""
     try:
-        return _figure(width, height)
+        module = importlib.import_module("matplotlib.figure")
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"pictures need {error.name}: pip install deu[experiments]", name=error.name
         ) from error
+    return module.Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
 
 
 def axes(figure: Any, rows: int = 1, columns: int = 1, **options: Any) -> Any:
     """The axes of a figure, (rows, columns) of them; options as of ``Figure.subplots``."""
-    return _axes(figure, rows, columns, **options)
+    found = figure.subplots(rows, columns, squeeze=False, **options)
+    for axis in found.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.25, linewidth=0.6)
+        axis.set_axisbelow(True)
+    return found
 
 
 def band(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..bench.table import _markdown
+from ..bench.table import markdown_table
 from . import registry
 from .cells import Result
 from .chapters import QUICK, READING, TITLE, Chapter, Drawn, Part, ReportError, chapters
@@ -90,7 +90,7 @@ def _block(part: Part) -> str:
         alt = _safe(part.title).replace("[", "(").replace("]", ")")
         return f"![{alt}](pictures/{part.path.name})\n\n*{_safe(part.title)}*"
     lines = [[_safe(cell) for cell in line] for line in (part.header, *part.rows)]
-    return f"**{_safe(part.title)}**\n\n{_markdown(lines)}"
+    return f"**{_safe(part.title)}**\n\n{markdown_table(lines)}"
 
 
 def _safe(text: str) -> str:
