@@ -8,7 +8,11 @@ import json
 import math
 import multiprocessing
 import os
+import re
+import socket
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -22,6 +26,8 @@ from deu.experiments.environment import made
 from deu.experiments.experiment import Place
 from deu.experiments.progress import Display
 from deu.experiments.training import CheckpointError
+
+from . import toy
 
 QUIET = Display(quiet=True)
 
@@ -249,6 +255,46 @@ def test_a_cell_whose_ray_worker_is_killed_runs_again_and_counts_once(tmp_path, 
     for one, other in zip(weights(tmp_path / "here"), [r.curves for r in died], strict=True):
         for name, value in one.items():
             torch.testing.assert_close(torch.tensor(other[name]), torch.tensor(value))
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A Ray cluster of two workers that stands by itself, as ``ray start`` leaves one."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'deu[ray]'")
+    monkeypatch.setenv("HOME", str(tmp_path))  # where Ray keeps the token that lets one in
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_ADDRESS", "")
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    subprocess.run([*ray, "get-auth-token", "--generate"], check=True, capture_output=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = f"start --head --block --port {port} --num-cpus 2 --include-dashboard false"
+    with (tmp_path / "cluster.txt").open("w+") as said:
+        process = subprocess.Popen([*ray, *words.split()], stdout=said, stderr=said)
+        try:
+            for _ in range(120):
+                found = re.search(r"--address='(.*?)'", (tmp_path / "cluster.txt").read_text())
+                if found or process.poll() is not None:
+                    break
+                time.sleep(0.5)
+            assert found, (tmp_path / "cluster.txt").read_text()
+            yield found[1]
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def test_a_ray_cluster_that_stands_elsewhere_runs_the_cells(tmp_path, cluster):
+    out = tmp_path / "out"
+    words = [toy.__file__, "reproduce", "toy", "--engine", "ray", "--out", str(out)]
+    environment = {**os.environ, "RAY_ADDRESS": cluster, "TOY": "train nan"}
+    done = subprocess.run(
+        [sys.executable, *words], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "4 cells: 4 run, 0 were there, 0 failed" in done.stdout
+    assert len(read_results(out)) == 4
 
 
 def test_ray_says_how_to_get_it(tmp_path, monkeypatch):

@@ -60,7 +60,8 @@ def _connect(ray: Any, jobs: int | None, gpu: bool) -> None:
         except (ConnectionError, ValueError) as error:
             raise EngineError(
                 f"no Ray cluster lets this in at RAY_ADDRESS={address}: {error}; see that it is "
-                "up, and that Ray's own authentication is set up here as it is there"
+                "up, and that Ray's own authentication is set up here as it is there "
+                "(RAY_AUTH_MODE=token where `ray start` asks for a token)"
             ) from error
         return
     if gpu and not torch.cuda.is_available():
