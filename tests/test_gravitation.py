@@ -192,3 +192,39 @@ def test_a_relu_leaves_relu_only_by_gravitation(pulled: bool) -> None:
     assert left == [pulled, pulled]
     if not pulled:
         assert layer.a.item() == layer.c.item() == 0
+
+
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+@pytest.mark.parametrize(
+    ("subspace", "start"),
+    {
+        "001": (0.0, 0.0, 1.0),
+        "010": (0.0, 1.0, 0.0),
+        "011": (0.0, 1.0, 1.0),
+        "100": (1.0, 0.0, 0.0),
+        "101": (1.0, 0.0, 1.0),
+        "110": (1.0, 1.0, 0.0),
+        "critical": (1.0, 2.0, 1.0),
+    }.items(),
+)
+def test_training_leaves_a_subspace_that_the_gradient_says_to_leave(solution, subspace, start):
+    unit, truth = (deu.DEU(1, solution=solution) for _ in range(2))
+    with torch.no_grad():
+        for name, own, wanted in zip(NAMES, (*start, 0.1, 0.1), (1, -3, 1, 0.3, 0.1), strict=True):
+            unit.get_parameter(name).fill_(own)
+            truth.get_parameter(name).fill_(wanted)
+        t = torch.linspace(-3, 3, 256)[:, None]
+        y = truth(t)
+    assert deu.subspaces(unit) == [subspace]
+    optimiser = torch.optim.Adam(unit.parameters(), lr=0.03)
+    losses, stays = [], []
+    for _ in range(600):
+        optimiser.zero_grad()
+        loss = (unit(t) - y).square().mean()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+        stays.append(deu.subspaces(unit) == [subspace])
+    assert sum(stays) < 30
+    assert not any(stays[-300:])
+    assert losses[-1] < 0.5 * losses[0]
