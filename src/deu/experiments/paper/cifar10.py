@@ -26,6 +26,7 @@ NETWORKS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...]]] = {
 ACTIVATIONS = ("ReLU", "PReLU", "SELU", "Swish", "Maxout", "deu")
 STUDIED = ("SiLU", "GELU", "Snake")  # what a study has besides
 RATES = (1e-3, 3e-3, 1e-2)
+EPOCHS = {"resnet18": 15, "preact": 15, "stunted": 30}  # the first two have far more parameters
 SEEDS = 3
 WEIGHT_DECAY = 0.05
 SHIFT = 4  # pixels, at most, of a training image
@@ -52,7 +53,7 @@ def cells(options: Options) -> list[Cell]:
                 "network": network,
                 "activation": activation,
                 "lr": lr,
-                "epochs": 30,
+                "epochs": EPOCHS[network],
                 "batch": 128,
                 "weight_decay": WEIGHT_DECAY,
                 "data": data,

@@ -24,14 +24,17 @@ def curves_picture(network: str, best: Best) -> Picture:
     """Error against step, the mean over seeds with its spread."""
 
     def draw(path: Path) -> None:
+        from matplotlib.ticker import LogLocator, NullLocator
+
         picture = figure(8, 4.5)
         axis = axes(picture)[0, 0]
         for activation, results in best.items():
             steps = results[0].curves["steps"]
             band(axis, steps, errors(results), shown(activation), **style(activation))
         axis.set(xlabel="step", ylabel="test error, %", yscale="log", title=network.upper())
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axis.yaxis.set_major_formatter("{x:g}")
-        axis.yaxis.set_minor_formatter("{x:g}")
+        axis.yaxis.set_minor_locator(NullLocator())
         legend(axis)
         save(picture, path)
 

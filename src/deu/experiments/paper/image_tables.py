@@ -18,12 +18,24 @@ def trained_on(results: list[Result]) -> Text:
     settings = results[0].cell.settings
     data = sorted({result.cell.settings["data"] for result in results})
     count = "all images" if settings.get("train") is None else f"{settings['train']} images"
-    epochs = settings["epochs"] / settings.get("parts", 1)
-    words = f"Trained on {', '.join(data)}: {count}, each seen {epochs:g} times"
+    words = f"Trained on {', '.join(data)}: {count}, each seen {_times(results)} times"
     words += f", in batches of {settings['batch']}."
     if any(name.startswith(STAND_IN) for name in data):
         words += " A synthetic set is made up, and says nothing of the real one."
     return Text(words)
+
+
+def _times(results: list[Result]) -> str:
+    """How often an image is seen; where networks differ in it, of each."""
+    by_network: dict[float, list[str]] = {}
+    for result in results:
+        settings = result.cell.settings
+        names = by_network.setdefault(settings["epochs"] / settings.get("parts", 1), [])
+        if settings["network"] not in names:
+            names.append(settings["network"])
+    if len(by_network) == 1:
+        return f"{next(iter(by_network)):g}"
+    return ", ".join(f"{times:g} ({', '.join(own)})" for times, own in by_network.items())
 
 
 def sizes_table(sizes: Mapping[str, tuple[int | None, int | None]]) -> Table:
