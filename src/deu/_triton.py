@@ -68,10 +68,15 @@ class Tiling(NamedTuple):
     stages: int  # tiles on their way at once
 
 
-def _tiling(lanes: bool, backward: bool) -> Tiling:
+def _tiling(lanes: bool, backward: bool, size: int) -> Tiling:
+    """For elements of ``size`` bytes.  As many programs as run at once: each begins slowly."""
     if lanes:
-        return Tiling(4, 4, 4, 168, 3)
-    return Tiling(4, 4, 16, 96, 3) if backward else Tiling(4, 8, 16, 80, 3)
+        if backward:
+            return Tiling(4, 8, 3, 168, 3) if size == 2 else Tiling(4, 4, 4, 128, 3)
+        return Tiling(4, 8, 4, 128, 4) if size == 2 else Tiling(4, 8, 5, 96, 3)
+    if backward:
+        return Tiling(4, 8, 4, 128, 4) if size == 2 else Tiling(4, 4, 5, 96, 4)
+    return Tiling(4, 8, 6, 80, 5) if size == 2 else Tiling(4, 8, 6, 80, 4)
 
 
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
@@ -201,6 +206,7 @@ def _how(t: Tensor, settings: Settings, lies: _Layout, height: int, width: int, 
         LANES=lies.lanes,
         FLAT=lies.flat,
         WIDE=lies.wide,
+        ALIKE=len(set(lies.strides)) == 1,
         HEIGHT=height,
         WIDTH=width,
         STAGES=stages,
@@ -227,7 +233,7 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings) -> _Plan 
     if found is None:
         return None
     lies, (copy,) = found
-    tiling = _tiling(lies.lanes, backward=False)
+    tiling = _tiling(lies.lanes, False, t.element_size())
     height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
@@ -247,7 +253,7 @@ def _plan_backward(
     if found is None:
         return None
     lies, (copy_t, copy_grad) = found
-    tiling = _tiling(lies.lanes, backward=True)
+    tiling = _tiling(lies.lanes, True, t.element_size())
     height, width, share, shares, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     strides = (step for s in lies.strides for step in s)

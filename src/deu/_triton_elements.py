@@ -41,6 +41,7 @@ class How(NamedTuple):
     LANES: bool  # channels lie along memory, and a tile holds many
     FLAT: bool  # all positions of a channel lie at one stride
     WIDE: bool  # offsets need 64 bits
+    ALIKE: bool  # all tensors have the same strides
     HEIGHT: int  # of a tile: positions, or groups of WIDTH positions
     WIDTH: int  # of a tile: channels, or positions that are neighbours in memory
     STAGES: int  # how many tiles are on their way at once

@@ -37,6 +37,7 @@ from ._triton_elements import (
     value,
 )
 from ._triton_entire import entire_point
+from ._triton_fast import FAST_ROOT, fast_gradients, fast_unit, fast_value, gathered
 from ._triton_rows import (
     continuous_kind,
     continuous_pull,
@@ -58,10 +59,14 @@ _SUMS, _NEAR, _INPUTS = tl.constexpr(SUMS), tl.constexpr(OWN_SUMS), tl.constexpr
 # Which arithmetic a neuron needs depends on its numbers: how large those of the response are
 # (AHEAD), all of them (NUMBER) and a frequency; how slow a real root is; and, for gradients, how
 # steep the numbers are in the coefficients, which is how much they amplify rounding errors.
-_FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(4.0), tl.constexpr(4.0), tl.constexpr(16.0)
+_FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(4.0), tl.constexpr(4.0), tl.constexpr(24.0)
 _HALF_AHEAD, _HALF_ROOT, _HALF_STEEP = tl.constexpr(8.0), tl.constexpr(0.5), tl.constexpr(500.0)
+_HALF_FAST_STEEP = tl.constexpr(16.0)
+_HALF_FREQUENCY = tl.constexpr(16.0)
 _NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexpr(64.0)
-_REAL_AHEAD = tl.constexpr(16.0)
+_REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(40.0)
+_GROWTH = tl.constexpr(0.25)
+_FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
 _NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
 # stands in for the entire functions at a seam.
@@ -92,9 +97,7 @@ def _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS: tl.constexpr):
     closeness = tl.abs(inverse(tl.where(kind == OSCILLATING, a * q, 1.0)))  # 2/√-Δ
     swing = tl.maximum(tl.abs(Af), tl.abs(Bf))
     wave = swing * tl.maximum(tl.abs(Af), closeness * closeness * size)
-    slow = tl.minimum(tl.abs(p), tl.abs(q))
     real = 2.0 * size * Af * Af * tl.abs(Af)
-    real = tl.where(slow < 0.4, real * 0.4 * inverse(slow), real)
     if CONTINUOUS:  # A and B have the same scales
         own = tl.maximum(tl.abs(A), tl.abs(B))
         wave = tl.maximum(wave, own * closeness * tl.maximum(closeness * size, 1.0))
@@ -141,10 +144,8 @@ def _normal_form(
         steepest = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
     largest = _largest(A, B, Af, Bf)
     wave, real = kind == OSCILLATING, kind == REAL
-    rooted = real | (kind == EXPONENTIAL)
     trusted = (tl.abs(p) <= _FASTEST) & (tl.abs(q) <= _FASTEST)
-    trusted = trusted & ((tl.abs(p) >= _SLOWEST) | (rooted == 0))
-    trusted = trusted & ((tl.abs(q) >= _SLOWEST) | (real == 0))
+    trusted = trusted & ((tl.abs(p) >= _SLOWEST) | (kind != EXPONENTIAL))
     if HOW.MODE == DOUBLE:
         mode = tl.where(row == row, DOUBLE, DOUBLE)
     else:
@@ -155,19 +156,26 @@ def _normal_form(
         trusted = trusted & ((ahead <= _HALF_AHEAD) | (lagging == 0))
         # So are the responses of two roots that are close.
         trusted = trusted & ((ahead <= _REAL_AHEAD) | (real == 0))
-        if CONTINUOUS:  # a root that grows does so up to the square of the cap
-            trusted = trusted & ((tl.maximum(p, q) <= 0) | (real == 0))
+        if CONTINUOUS:  # a root that grows does so up to the square of the cap; or time stops
+            grown = (tl.maximum(p, q) <= _GROWTH) & (p + q <= 0)
+            trusted = trusted & (grown | (real == 0))
         trusted = trusted & ((tl.abs(q) <= _FREQUENCY) | (wave == 0))
-        fast = steepest <= _FAST_STEEP
+        fast = steepest <= (_HALF_FAST_STEEP if HOW.MODE == HALF else _FAST_STEEP)
+        fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) >= FAST_ROOT) | (real == 0))
+        if CONTINUOUS:  # where an oscillation grows, time stops
+            fast = fast & ((p <= 0) | (wave == 0))
         if HOW.MODE == HALF:
             trusted = trusted & (steepest <= _HALF_STEEP)
             fast = fast & (ahead <= _HALF_AHEAD) & (kind != CRITICAL)
-            fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (rooted == 0))
-            fast = fast & ((tl.abs(q) >= _HALF_ROOT) | (real == 0))
+            fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (kind != EXPONENTIAL))
+            fast = fast & ((tl.abs(q) <= _HALF_FREQUENCY) | (wave == 0))
             mode = tl.where(trusted, tl.where(fast, HALF, SINGLE), DOUBLE)
         else:
-            trusted = trusted & (steepest <= _STEEP)
-            fast = fast & (ahead <= _FAST_AHEAD) & (rooted == 0)
+            trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
+            fast = fast & (ahead <= _FAST_AHEAD) & (wave | real)
+            fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) <= _FAST_DECAY) | (real == 0))
+            if not CONTINUOUS:  # the bump multiplies the response near t = 0
+                fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
             fast = fast & (tl.maximum(tl.abs(A), tl.abs(B)) <= _FAST_NUMBER)
             mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
     mode = tl.where(careful, DOUBLE, mode)
@@ -229,10 +237,29 @@ def _narrow(x, pointer, MODE: tl.constexpr):
     return x.to(TYPE)
 
 
+@triton.constexpr_function
+def _is_fast(KIND, MODE, HOW):
+    # Whether the chip's own functions do it, see _triton_fast.py.
+    if KIND == REAL:
+        return MODE != DOUBLE
+    return MODE in (HALF, SHORT) and (KIND == OSCILLATING or (KIND == MIXED and HOW.CONTINUOUS))
+
+
+@triton.jit
+def _unit(kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    if _is_fast(KIND, MODE, HOW):
+        unit = fast_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
+    else:
+        unit = arithmetic(kind, p, q, A, B, Af, Bf, MODE, HOW)
+    return unit
+
+
 @triton.jit
 def _bounded(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     # KIND = ENTIRE: every element brings its own kind, and there may be one of this.
-    if KIND == ENTIRE:
+    if _is_fast(KIND, MODE, HOW):
+        y = fast_value(x, unit, KIND, MODE, HOW)
+    elif KIND == ENTIRE:
         y = value(x, unit, MIXED, MODE, HOW)
         stopped = at_most(x, unit.stop, MODE)
         at_seam, _, _, _, _, _, _ = entire_point(stopped, unit, HOW.MAX_EXPONENT)
@@ -245,7 +272,12 @@ def _bounded(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr)
 
 @triton.jit
 def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
-    if KIND == ENTIRE:
+    more = x * 0.0
+    if _is_fast(KIND, MODE, HOW):
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = fast_gradients(
+            x, g, unit, KIND, MODE, HOW
+        )
+    elif KIND == ENTIRE:
         moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped = gradients(x, g, unit, MIXED, MODE, HOW)
         entire = unit.kind == ENTIRE
         _, slope, by_p, by_q, by_A, by_B, by_Af = entire_point(
@@ -259,7 +291,7 @@ def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
         n_Af = tl.where(entire, g * by_Af, n_Af)
     else:
         moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped = gradients(x, g, unit, KIND, MODE, HOW)
-    return moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped
+    return moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more
 
 
 # A walk: from which position to which, how many channels there are, and which are walked along.
@@ -353,7 +385,7 @@ def _occurs(KIND, HOW):
 @triton.constexpr_function
 def _has_fast(KIND, HOW):
     # Whether there is a faster arithmetic than SINGLE for the kind.
-    return HOW.MODE == HALF or KIND == OSCILLATING
+    return HOW.MODE == HALF or KIND == OSCILLATING or KIND == REAL
 
 
 @triton.constexpr_function
@@ -378,10 +410,16 @@ def _one_channel(walk, i, HOW: tl.constexpr):
 
 
 @triton.jit
+def _holds(condition, i, HOW: tl.constexpr):
+    # Whether it holds for the i-th channel of a tile.
+    return tl.sum(tl.where(tl.arange(0, HOW.WIDTH) == i, condition.to(tl.int32), 0), 0) > 0
+
+
+@triton.jit
 def _forward_walk(
     t, y, walk, kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
 ):
-    unit = arithmetic(kind, p, q, A, B, Af, Bf, MODE, HOW)
+    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
     position, outer, inner = _start(walk, HOW)
@@ -433,7 +471,10 @@ def forward(
 ):
     walk = _walk(channels, positions, share, inner, HOW)
     t = Strided(t_ptr, t_outer, t_channel, t_inner)
-    y = Strided(y_ptr, y_outer, y_channel, y_inner)
+    if HOW.ALIKE:
+        y = Strided(y_ptr, t_outer, t_channel, t_inner)
+    else:
+        y = Strided(y_ptr, y_outer, y_channel, y_inner)
     a, b, c, c1, c2 = _coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
     )
@@ -450,18 +491,21 @@ def forward(
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         fast = tl.max(tl.where(slow, 0, mode), 0) <= FAST
         waves = _any((kind != OSCILLATING) & walk.mask & (slow == 0), HOW) == 0
+        reals = _any((kind != REAL) & walk.mask & (slow == 0), HOW) == 0
         if waves and fast:
             _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
         elif waves:
             _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW)
-        elif HOW.MODE == HALF and fast:
-            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, HALF, HOW)
+        elif reals and fast:
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW)
+        elif fast and (HOW.CONTINUOUS or HOW.MODE == HALF):
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
         else:
             _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
         if _any(slow, HOW):
             tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
-                if tl.sum(tl.where(tl.arange(0, HOW.WIDTH) == i, slow.to(tl.int32), 0), 0) > 0:
+                if _holds(slow, i, HOW):
                     _forward_alone(
                         t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW
                     )  # fmt: skip
@@ -512,18 +556,19 @@ def _backward_walk(
     MODE: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    unit = arithmetic(kind, p, q, A, B, Af, Bf, MODE, HOW)
+    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
+    FAST: tl.constexpr = _is_fast(KIND, MODE, HOW)
     HEIGHT: tl.constexpr = HOW.HEIGHT
     WIDTH: tl.constexpr = HOW.WIDTH
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
     z = tl.zeros((HEIGHT, WIDTH), TYPE)
-    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped = z, z, z, z, z, z, z
+    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = z, z, z, z, z, z, z, z
     position, outer, inner = _start(walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = _fetch(t, position, outer, inner, walk, HOW).to(TYPE)
         gradient = _fetch(g, position, outer, inner, walk, HOW).to(TYPE)
-        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped = _contributions(
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
             x, gradient, unit, KIND, MODE, HOW
         )
         _put(out, position, outer, inner, walk, moved, MODE, HOW)
@@ -534,8 +579,16 @@ def _backward_walk(
         s_B += n_B
         s_Af += n_Af
         s_Bf += n_Bf
-        if HOW.CONTINUOUS:
+        if FAST and KIND != OSCILLATING:
             s_stopped += stopped
+            s_more += more
+        elif HOW.CONTINUOUS and not FAST:
+            s_stopped += stopped
+    if FAST:
+        s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
+            unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
+        )
+        s_stopped = z
     _keep(sums_ptr, 0, s_p, walk, HOW)
     _keep(sums_ptr, 1, s_q, walk, HOW)
     _keep(sums_ptr, 2, s_A, walk, HOW)
@@ -588,6 +641,21 @@ def _neighbour_walk(
 
 
 @triton.jit
+def _neighbour_alone(t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW: tl.constexpr):
+    ALONE: tl.constexpr = _alone(HOW)
+    one = _one_channel(walk, i, HOW)
+    a = _outward(_load(a_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
+    b = _outward(_load(b_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
+    c = _outward(_load(c_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
+    zero = tl.zeros_like(a)
+    _, _, _, _, kind, p, q, _, _, _, _, _ = _normal_form(a, b, c, zero, zero, False, False, ALONE)
+    if kind == OSCILLATING:
+        _neighbour_walk(t, g, sums_ptr, one, kind, p, q, OSCILLATING, DOUBLE, ALONE)
+    else:
+        _neighbour_walk(t, g, sums_ptr, one, kind, p, q, MIXED, DOUBLE, ALONE)
+
+
+@triton.jit
 def _backward_alone(
     t, g, out, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, sums_ptr, walk, i, HOW: tl.constexpr
 ):
@@ -636,8 +704,12 @@ def backward(
 ):
     walk = _walk(channels, positions, share, inner, HOW)
     t = Strided(t_ptr, t_outer, t_channel, t_inner)
-    g = Strided(g_ptr, g_outer, g_channel, g_inner)
-    out = Strided(out_ptr, out_outer, out_channel, out_inner)
+    if HOW.ALIKE:
+        g = Strided(g_ptr, t_outer, t_channel, t_inner)
+        out = Strided(out_ptr, t_outer, t_channel, t_inner)
+    else:
+        g = Strided(g_ptr, g_outer, g_channel, g_inner)
+        out = Strided(out_ptr, out_outer, out_channel, out_inner)
     a, b, c, c1, c2 = _coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
     )
@@ -654,6 +726,7 @@ def backward(
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         fast = tl.max(tl.where(slow, 0, mode), 0) <= FAST
         waves = _any((kind != OSCILLATING) & walk.mask & (slow == 0), HOW) == 0
+        reals = _any((kind != REAL) & walk.mask & (slow == 0), HOW) == 0
         if waves and fast:
             _backward_walk(
                 t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
@@ -662,14 +735,16 @@ def backward(
             _backward_walk(
                 t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW
             )
-        elif HOW.MODE == HALF and fast:
-            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, HALF, HOW)
+        elif reals and fast:
+            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW)
+        elif fast and (HOW.CONTINUOUS or HOW.MODE == HALF):
+            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
         else:
             _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
         if _any(slow, HOW):
             tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
-                if tl.sum(tl.where(tl.arange(0, HOW.WIDTH) == i, slow.to(tl.int32), 0), 0) > 0:
+                if _holds(slow, i, HOW):
                     _backward_alone(
                         t, g, out, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, sums_ptr, walk, i, HOW
                     )
@@ -704,11 +779,22 @@ def backward(
             _, _, _, _, kind, p, q, _, _, Af, Bf, mode = _normal_form(
                 _outward(a, HOW), _outward(b, HOW), _outward(c, HOW), zero, zero, False, False, HOW
             )
-            mode = tl.where(tl.maximum(tl.abs(Af), tl.abs(Bf)) > _NEAR_AHEAD, DOUBLE, mode)
-            if HOW.MODE == DOUBLE or _any(pulled & (mode == DOUBLE), HOW):
+            if HOW.MODE == SINGLE:
+                mode = tl.where(tl.maximum(tl.abs(Af), tl.abs(Bf)) > _NEAR_AHEAD, DOUBLE, mode)
+            if HOW.MODE == DOUBLE:
                 _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, HOW)
             elif HOW.LANES:
                 _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, SINGLE, HOW)
+                slow = pulled & (mode == DOUBLE)
+                if _any(slow, HOW):
+                    tl.debug_barrier()
+                    for i in range(HOW.WIDTH):
+                        if _holds(slow, i, HOW):
+                            _neighbour_alone(t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW)
+            elif mode == DOUBLE and kind == OSCILLATING:
+                _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, DOUBLE, HOW)
+            elif mode == DOUBLE:
+                _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, HOW)
             elif kind == REAL:
                 _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, REAL, SINGLE, HOW)
             elif kind == OSCILLATING:
