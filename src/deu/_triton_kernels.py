@@ -38,6 +38,7 @@ from ._triton_elements import (
 )
 from ._triton_entire import entire_point
 from ._triton_fast import FAST_ROOT, fast_gradients, fast_unit, fast_value, gathered
+from ._triton_mixed import mixed_gradients, mixed_unit, mixed_value
 from ._triton_rows import (
     continuous_kind,
     continuous_pull,
@@ -144,6 +145,7 @@ def _normal_form(
         steepest = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
     largest = _largest(A, B, Af, Bf)
     wave, real = kind == OSCILLATING, kind == REAL
+    rooted = real | (kind == EXPONENTIAL)
     trusted = (tl.abs(p) <= _FASTEST) & (tl.abs(q) <= _FASTEST)
     trusted = trusted & ((tl.abs(p) >= _SLOWEST) | (kind != EXPONENTIAL))
     if HOW.MODE == DOUBLE:
@@ -166,14 +168,14 @@ def _normal_form(
             fast = fast & ((p <= 0) | (wave == 0))
         if HOW.MODE == HALF:
             trusted = trusted & (steepest <= _HALF_STEEP)
-            fast = fast & (ahead <= _HALF_AHEAD) & (kind != CRITICAL)
+            fast = fast & (ahead <= _HALF_AHEAD)
             fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (kind != EXPONENTIAL))
             fast = fast & ((tl.abs(q) <= _HALF_FREQUENCY) | (wave == 0))
             mode = tl.where(trusted, tl.where(fast, HALF, SINGLE), DOUBLE)
         else:
             trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
-            fast = fast & (ahead <= _FAST_AHEAD) & (wave | real)
-            fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) <= _FAST_DECAY) | (real == 0))
+            fast = fast & (ahead <= _FAST_AHEAD)
+            fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) <= _FAST_DECAY) | (rooted == 0))
             if not CONTINUOUS:  # the bump multiplies the response near t = 0
                 fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
             fast = fast & (tl.maximum(tl.abs(A), tl.abs(B)) <= _FAST_NUMBER)
@@ -242,12 +244,20 @@ def _is_fast(KIND, MODE, HOW):
     # Whether the chip's own functions do it, see _triton_fast.py.
     if KIND == REAL:
         return MODE != DOUBLE
-    return MODE in (HALF, SHORT) and (KIND == OSCILLATING or (KIND == MIXED and HOW.CONTINUOUS))
+    return MODE in (HALF, SHORT) and KIND in (OSCILLATING, MIXED)
+
+
+@triton.constexpr_function
+def _is_mixed(KIND, HOW):
+    # Whether they are those of _triton_mixed.py.
+    return KIND == MIXED and not HOW.CONTINUOUS
 
 
 @triton.jit
 def _unit(kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
-    if _is_fast(KIND, MODE, HOW):
+    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+        unit = mixed_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
+    elif _is_fast(KIND, MODE, HOW):
         unit = fast_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
     else:
         unit = arithmetic(kind, p, q, A, B, Af, Bf, MODE, HOW)
@@ -257,7 +267,9 @@ def _unit(kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW:
 @triton.jit
 def _bounded(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     # KIND = ENTIRE: every element brings its own kind, and there may be one of this.
-    if _is_fast(KIND, MODE, HOW):
+    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+        y = mixed_value(x, unit, MODE, HOW)
+    elif _is_fast(KIND, MODE, HOW):
         y = fast_value(x, unit, KIND, MODE, HOW)
     elif KIND == ENTIRE:
         y = value(x, unit, MIXED, MODE, HOW)
@@ -273,7 +285,11 @@ def _bounded(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr)
 @triton.jit
 def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     more = x * 0.0
-    if _is_fast(KIND, MODE, HOW):
+    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = mixed_gradients(
+            x, g, unit, MODE, HOW
+        )
+    elif _is_fast(KIND, MODE, HOW):
         moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = fast_gradients(
             x, g, unit, KIND, MODE, HOW
         )
@@ -385,7 +401,7 @@ def _occurs(KIND, HOW):
 @triton.constexpr_function
 def _has_fast(KIND, HOW):
     # Whether there is a faster arithmetic than SINGLE for the kind.
-    return HOW.MODE == HALF or KIND == OSCILLATING or KIND == REAL
+    return KIND == OSCILLATING or KIND == REAL or (HOW.MODE == HALF and KIND != CRITICAL)
 
 
 @triton.constexpr_function
@@ -498,7 +514,7 @@ def forward(
             _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW)
         elif reals and fast:
             _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW)
-        elif fast and (HOW.CONTINUOUS or HOW.MODE == HALF):
+        elif fast:
             _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
         else:
             _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
@@ -584,7 +600,11 @@ def _backward_walk(
             s_more += more
         elif HOW.CONTINUOUS and not FAST:
             s_stopped += stopped
-    if FAST:
+    if FAST and _is_mixed(KIND, HOW):
+        s_p += unit.f1 * s_stopped
+        s_q += unit.f2 * s_more
+        s_stopped = z
+    elif FAST:
         s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
             unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
         )
@@ -737,7 +757,7 @@ def backward(
             )
         elif reals and fast:
             _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW)
-        elif fast and (HOW.CONTINUOUS or HOW.MODE == HALF):
+        elif fast:
             _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
         else:
             _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
