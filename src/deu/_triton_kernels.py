@@ -38,7 +38,7 @@ from ._triton_elements import (
 )
 from ._triton_entire import entire_point
 from ._triton_fast import FAST_ROOT, fast_gradients, fast_unit, fast_value, gathered
-from ._triton_mixed import mixed_gradients, mixed_unit, mixed_value
+from ._triton_mixed import mixed_gradients, mixed_neighbour_sums, mixed_unit, mixed_value
 from ._triton_rows import (
     continuous_kind,
     continuous_pull,
@@ -622,7 +622,10 @@ def _backward_walk(
 def _neighbour_walk(
     t, g, sums_ptr, walk, kind, p, q, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
 ):
-    unit = arithmetic(kind, p, q, p, p, p, p, MODE, HOW)
+    if MODE == SHORT:
+        unit = mixed_unit(kind, p, q, p, p, p, p, MODE, HOW)
+    else:
+        unit = arithmetic(kind, p, q, p, p, p, p, MODE, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     HEIGHT: tl.constexpr = HOW.HEIGHT
     WIDTH: tl.constexpr = HOW.WIDTH
@@ -635,7 +638,14 @@ def _neighbour_walk(
         x = _fetch(t, position, outer, inner, walk, HOW).to(TYPE)
         gradient = _fetch(g, position, outer, inner, walk, HOW).to(TYPE)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
-        n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = neighbour_sums(x, gradient, unit, KIND, MODE, HOW)
+        if MODE == SHORT:
+            n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = mixed_neighbour_sums(
+                x, gradient, unit, MODE, HOW
+            )
+        else:
+            n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = neighbour_sums(
+                x, gradient, unit, KIND, MODE, HOW
+            )
         s0 += n0
         s1 += n1
         s2 += n2
@@ -804,7 +814,7 @@ def backward(
             if HOW.MODE == DOUBLE:
                 _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, HOW)
             elif HOW.LANES:
-                _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, SINGLE, HOW)
+                _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, SHORT, HOW)
                 slow = pulled & (mode == DOUBLE)
                 if _any(slow, HOW):
                     tl.debug_barrier()

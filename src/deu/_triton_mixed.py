@@ -157,3 +157,23 @@ def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
         g * slope, gx * by_p, gx * by_q, g * h1, g * h2,
         gp * d1, gp * d2, gp * to_first, gp * to_second,
     )  # fmt: skip
+
+
+@triton.jit
+def mixed_neighbour_sums(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
+    # As neighbour_sums in _triton_elements.py, of the kinds that a neighbour can have.
+    h1, h2, e1, e2, free1, free2, cosine, less = _basis(x, unit, MODE, HOW)
+    gp = tl.where(x > 0, g, 0.0)
+    gx, gpx = g * x, gp * x
+    M1, to_first = _responses(x, unit.p, unit.over_p, e1, e1, tl.where(free1, e1, 0.0), MODE)
+    M2, to_second = _responses(x, unit.q, unit.over_q, e2, e2, tl.where(free2, e2, 0.0), MODE)
+    d1, d2 = _differences(x, unit, h2, M1, M2, cosine, less)
+    X1, X2 = gx * h1, gx * h2
+    live1, live2 = tl.where(free1, X1, 0.0), tl.where(free2, X2, 0.0)
+    capped1, capped2 = (X1 - live1) * unit.both, (X2 - live2) * unit.both
+    P1 = tl.where(unit.real, gp * to_first, gpx * h1)
+    P2 = tl.where(unit.real, gp * to_second, gpx * h2)
+    return (
+        g * h1, g * h2, gp * d1, gp * d2,
+        live1 + capped1, live2 + capped2, P1, P2, capped1, capped2,
+    )  # fmt: skip
