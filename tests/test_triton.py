@@ -172,6 +172,29 @@ def test_every_size(size: int, solution: str) -> None:
     compare(torch.randn(size), unit, solution=solution)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+def test_as_trained(layout: str, dtype: torch.dtype) -> None:
+    """Two roots, one of them slow, of either sign or 0, as layers from the default start have."""
+    units = [(0.14, 0.874, c, -0.09, 0.005) for c in (0.1, 0.038, 1e-4, 0.0, -1e-4, -0.04)]
+    units += [(-a, -b, -c, 0.2, 0.3) for a, b, c, *_ in units]  # the same roots, swapped
+    t = 3 * torch.randn(2, len(units), 4, 8)
+    t[0, :, 0, 0], t[0, :, 0, 1] = 100.0, -100.0  # beyond the caps
+    if layout == "channels_last":
+        t = t.contiguous(memory_format=torch.channels_last)
+    coefficients = list(torch.tensor(units).T.contiguous())
+    compare(t.to(dtype), coefficients, solution="continuous", max_exponent=1.0)
+
+
+def test_roots_and_waves_side_by_side() -> None:
+    units = [(0.14, 0.874, 0.038, -0.09, 0.005), (0.9, 0.4, 1.1, 0.2, -0.3)] * 3
+    compare(
+        2 * torch.randn(9, len(units)),
+        list(torch.tensor(units).T.contiguous()),
+        solution="continuous",
+    )
+
+
 def test_more_channels_than_a_tile_has() -> None:
     compare(torch.randn(3, 131), every_subspace(131, torch.float32))
 
