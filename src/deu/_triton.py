@@ -72,7 +72,7 @@ def _tiling(lanes: bool, backward: bool, size: int) -> Tiling:
     """For elements of ``size`` bytes.  As many programs as run at once: each begins slowly."""
     if lanes:
         if backward:
-            return Tiling(4, 8, 3, 168, 3) if size == 2 else Tiling(4, 4, 4, 128, 3)
+            return Tiling(4, 4, 4, 128, 5) if size == 2 else Tiling(4, 4, 4, 128, 3)
         return Tiling(4, 8, 4, 128, 4) if size == 2 else Tiling(4, 8, 5, 96, 3)
     if backward:
         return Tiling(4, 8, 4, 128, 4) if size == 2 else Tiling(4, 4, 5, 96, 4)
