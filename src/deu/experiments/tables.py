@@ -104,8 +104,10 @@ def _is_judged(row: PaperRow) -> bool:
     return row.paper is not None and bool(row.ours)
 
 
-def paper_words(rows: Sequence[PaperRow], quick: bool = False) -> Text:
+def paper_words(rows: Sequence[PaperRow], quick: bool = False, why: str = "") -> Text:
     """What :func:`paper_table` shows, in words: above all where ours falls short, and how far.
+
+    ``why`` is said where it does: the most likely reason, and what was tried.
 
     Example:
         >>> rows = [PaperRow("MLP", "98.1", [98.4, 98.6]), PaperRow("CNN", "99.2", [99.0, 99.1])]
@@ -127,6 +129,8 @@ def paper_words(rows: Sequence[PaperRow], quick: bool = False) -> Text:
             f"{r.label} ({text(r.ours, r.digits, r.percent)}, paper {r.paper})" for r in by[WORSE]
         )
         sentences.append(f"Ours falls short in: {'; '.join(told)}.")
+        if why:
+            sentences.append(why)
     if by[UNSTABLE]:
         told = (f"{r.label} ({text(r.ours, r.digits, r.percent)})" for r in by[UNSTABLE])
         sentences.append(f"Runs that were not finite, so not judged: {'; '.join(told)}.")

@@ -79,5 +79,14 @@ def leading_words(network: str, best: Best) -> Text:
     )
     if any(result.cell.quick for results in best.values() for result in results):
         return Text(f"{words} A quick run: nothing here is to be compared with the paper.")
-    holds = "This holds here too." if leads >= 0.8 * count else "Here this does not hold."
+    holds = "This holds here too."
+    if leads < 0.8 * count:
+        holds = "Here this does not hold."
+        rates = {name: f"{own[0].cell.settings['lr']:g}" for name, own in best.items()}
+        if rates["deu"] != rates.get("ReLU", rates["deu"]):
+            holds += (
+                " Most likely because each has the learning rate that is best in the end, "
+                f"{rates['deu']} for units and {rates['ReLU']} for ReLU, and the lower one is "
+                "slower at first."
+            )
     return Text(f'{words} The paper: "DEUs are better at almost all steps". {holds}')

@@ -8,7 +8,7 @@ from typing import Any
 from ..activations import FACTORIES
 from ..cells import Result
 from ..experiment import Table, Text
-from ..summaries import flat, text
+from ..summaries import Value, flat, mean_spread, text
 from .names import shown
 from .sets import STAND_IN
 
@@ -36,6 +36,51 @@ def _times(results: list[Result]) -> str:
     if len(by_network) == 1:
         return f"{next(iter(by_network)):g}"
     return ", ".join(f"{times:g} ({', '.join(own)})" for times, own in by_network.items())
+
+
+def standing(best: dict[Any, list[Result]], metric: str = "accuracy") -> Text:
+    """Where the unit stands among the activations, network by network: the paper's real claim.
+
+    Example:
+        >>> from deu.experiments.cells import Cell
+        >>> def run(name, accuracy):
+        ...     cell = Cell("x", {"network": "cnn", "activation": name})
+        ...     return [Result(cell, {"accuracy": accuracy})]
+        >>> standing({1: run("deu", [0.5]), 2: run("ReLU", [0.75]), 3: run("SELU", [0.25])}).text
+        'Where units stand, by the mean: cnn 2nd of 3 with 50.00 (1), behind ReLU 75.00 (1).'
+    """
+    networks: dict[str, dict[str, list[Value]]] = {}
+    for results in best.values():
+        settings = results[0].cell.settings
+        if not settings.get("norm"):
+            own = networks.setdefault(settings["network"], {})
+            own[settings["activation"]] = flat(results, metric)
+    told = []
+    for network, found in networks.items():
+        means = {name: mean_spread(values)[0] for name, values in found.items()}
+        means = {name: mean for name, mean in means.items() if mean == mean}
+        if "deu" not in means or len(means) < 2:
+            continue
+        ahead = sorted((n for n in means if means[n] > means["deu"]), key=lambda n: -means[n])
+        numbers = {name: text(found[name], 2, percent=True) for name in means}
+        place = f"{network} {_ordinal(len(ahead) + 1)} of {len(means)}"
+        if ahead:
+            others = ", ".join(f"{shown(name)} {numbers[name]}" for name in ahead)
+            place += f" with {numbers['deu']}, behind {others}"
+        told.append(place)
+    if not told:
+        return Text("There is nothing to compare units with.")
+    return Text(f"Where units stand, by the mean: {'; '.join(told)}.")
+
+
+def _ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th.
+
+    Example:
+        >>> _ordinal(1), _ordinal(4)
+        ('1st', '4th')
+    """
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number, 'th') }"
 
 
 def sizes_table(sizes: Mapping[str, tuple[int | None, int | None]]) -> Table:
