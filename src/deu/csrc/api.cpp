@@ -157,7 +157,8 @@ static double fill(int row, Coefficients k, Neuron* neuron, Jacobian* jacobian) 
   std::memset(neuron->n, 0, sizeof(neuron->n));
   Solution::solve(row, k.a, k.b, k.c, k.c1, k.c2, neuron->n);
   neuron->kind = Solution::kind(row);
-  const double closed = largest(neuron->n + A_, NUMBERS - A_);
+  // Two real roots' f is added in a form that keeps its digits, whatever its numbers.
+  const double closed = largest(neuron->n + A_, (neuron->kind == REAL ? Af_ : NUMBERS) - A_);
   if (jacobian != nullptr) {
     std::memset(*jacobian, 0, sizeof(*jacobian));
     Solution::jacobian(row, k.a, k.b, k.c, k.c1, k.c2, *jacobian);

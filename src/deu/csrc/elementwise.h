@@ -2,23 +2,58 @@
 // V is the precision of the arithmetic, W the type of the elements.
 // Included inside a namespace of its own for each instruction set.
 
+// Which limits hold: the paper's, or those of the continuous solution, where time stops on the right
+// if the mean of the exponents rises with t, and that mean is held on the left if it falls.  SETTLING:
+// it falls, and so do both of two real exponents; e^(qt) is then never capped, as q·t is at most its cap
+// where the mean is, and falls to the left of that.
+enum Way { PAPER, RISING, FALLING, SETTLING };
+
+// Up to which size of the errors of (t·e^(pt) - M)/p at t = 0, in units of rounding, it is good enough in float32.
+constexpr double TRUSTED_CLOSED = 8;
+
+// Two real roots p and q, |p| >= |q|.
+struct Roots {
+  bool swapped;  // against the normal form
+  double p, q, A, B, D;
+
+  // A root smaller than `smallest` is taken as that: M(r, t) is then t.
+  Roots(const double* n, double smallest) {
+    swapped = std::fabs(n[q_]) > std::fabs(n[p_]);
+    p = n[swapped ? q_ : p_];
+    q = n[swapped ? p_ : q_];
+    p = std::fabs(p) < smallest ? -smallest : p;
+    q = std::fabs(q) < smallest ? -smallest : q;
+    A = n[swapped ? B_ : A_];
+    B = n[swapped ? A_ : B_];
+    D = swapped ? -n[Af_] : n[Af_];
+  }
+};
+
 // A normal form made ready for arithmetic in one precision.
 template <class V>
 struct Unit {
   using T = typename V::T;
-  static constexpr double ROOT = 1e-30;  // a smaller one counts as 0
   T p, q;
   T turn_hi, turn_lo;    // q/π in two parts
   T alpha, half_gap;     // mean and half the distance of two real roots
   T p2, q2, alpha2, half_gap2, cap2, inner_cap2;  // the same and the caps, for exponents to base 2
   T A, B, Q, K;          // the homogeneous part, on both sides of 0
   T Af, Bf, Pf, Qf, G;   // f, for t > 0
-  T D, over_p, over_q;   // f of two real roots; 1/p and 1/q, or 0 for a root of 0
   T inner_cap, stop, lowest;
   T sharpness, bound;
+  Roots roots;
+  bool fast;             // of two real roots p is so large that ∂M/∂p needs no care near t = 0
+  Way way;
 
-  Unit(const Neuron& neuron, const Limits& limits) {
-    const double* n = neuron.n;
+  Unit(const Neuron& neuron, const Limits& limits) : roots(neuron.n, sizeof(T) == 4 ? 1e-10 : 1e-30) {
+    double n[NUMBERS];
+    std::memcpy(n, neuron.n, sizeof(n));
+    if (neuron.kind == REAL) {
+      n[p_] = roots.p, n[q_] = roots.q, n[A_] = roots.A, n[B_] = roots.B;
+      n[Af_] = -roots.D / roots.p, n[Bf_] = roots.D / roots.q;
+    }
+    const double over_square = 1 / (roots.p * roots.p);
+    fast = sizeof(T) == 4 && roots.D * roots.D * (over_square > 1 ? over_square : 1) <= TRUSTED_CLOSED;
     const double most = sizeof(T) == 4 ? 40.0 : 300.0;  // e^most squared is still finite
     const double m = limits.max_exponent < most ? limits.max_exponent : most;
     const double mean = neuron.kind == REAL ? (n[p_] + n[q_]) / 2 : n[p_];
@@ -33,12 +68,8 @@ struct Unit {
     B = static_cast<T>(n[B_]);
     Q = static_cast<T>(n[Q_]);
     K = static_cast<T>(n[K_]);
-    const double by_p = std::fabs(n[p_]) > ROOT ? 1 / n[p_] : 0, by_q = std::fabs(n[q_]) > ROOT ? 1 / n[q_] : 0;
-    D = static_cast<T>(n[Af_]);
-    over_p = static_cast<T>(by_p);
-    over_q = static_cast<T>(by_q);
-    Af = static_cast<T>(neuron.kind == REAL ? -n[Af_] * by_p : n[Af_]);
-    Bf = static_cast<T>(neuron.kind == REAL ? n[Af_] * by_q : n[Bf_]);
+    Af = static_cast<T>(n[Af_]);
+    Bf = static_cast<T>(n[Bf_]);
     Pf = static_cast<T>(n[Pf_]);
     Qf = static_cast<T>(n[Qf_]);
     G = static_cast<T>(n[G_]);
@@ -49,18 +80,20 @@ struct Unit {
     half_gap2 = static_cast<T>((n[q_] - n[p_]) / 2 * LOG2E);
     inner_cap2 = static_cast<T>(m * LOG2E);
     cap2 = static_cast<T>((limits.continuous && neuron.kind == REAL ? 2 * m : m) * LOG2E);
-    stop = static_cast<T>(limits.continuous && mean > 0 ? m / (2 * mean) : HUGE_VAL);
+    const bool settling = neuron.kind == REAL && n[p_] <= 0 && n[q_] <= 0;
+    way = !limits.continuous ? PAPER : mean > 0 ? RISING : settling ? SETTLING : FALLING;
+    stop = static_cast<T>(way == RISING ? m / (2 * mean) : HUGE_VAL);
     lowest = V::LOWEST;
     sharpness = static_cast<T>(limits.sharpness);
     bound = static_cast<T>(limits.bound);
   }
 };
 
-// 2^x and 2^x - 1, the exponent held at the cap.
+// 2^x, the exponent held at the cap.
 template <class V, class T = typename V::T>
-DEU_INLINE T exponential(const Unit<V>& u, T x, T* less_one) {
+DEU_INLINE Power<T> exponential(const Unit<V>& u, T x) {
   x = x > u.cap2 ? u.cap2 : x;
-  return V::exp2(x < u.lowest ? u.lowest : x, less_one);
+  return V::exp2(x < u.lowest ? u.lowest : x);
 }
 
 // The basis functions at x.
@@ -71,63 +104,55 @@ struct Basis {
   bool free1, free2;   // the exponents are below their cap
   bool held;           // the mean of the exponents is at its cap
   T e, cosine, sine;   // OSCILLATING: what b1 and b2 are products of
+  T first1, second1, first2, second2;  // REAL: parts of the two exponentials
+  bool near1, near2;
 };
 
-template <int KIND, bool CONTINUOUS, class V, class T = typename V::T>
+template <int KIND, int WAY, class V, class T = typename V::T>
 DEU_INLINE Basis<T> basis(const Unit<V>& u, T x) {
-  Basis<T> s{T(0), T(0), T(0), T(0), true, true, false, T(0), T(0), T(0)};
+  constexpr T O = 0;
+  Basis<T> s{O, O, O, O, true, true, false, O, O, O, O, O, O, O, false, false};
   if (KIND == EXPONENTIAL || KIND == CRITICAL || KIND == OSCILLATING) {
     const T raw = u.p2 * x;
-    const T e = exponential(u, raw, &s.d1);
+    const Power<T> e = exponential(u, raw);
+    s.d1 = e.less_one;
     s.free1 = !(raw > u.cap2);
     if (KIND == OSCILLATING) {
       T less_one;
       V::sincos(x, u.turn_hi, u.turn_lo, &s.sine, &s.cosine, &less_one);
-      s.e = e;
-      s.b1 = e * s.cosine;
-      s.b2 = s.d2 = e * s.sine;
+      s.e = e.value;
+      s.b1 = e.value * s.cosine;
+      s.b2 = s.d2 = e.value * s.sine;
       s.d1 = s.d1 * s.cosine + less_one;
     } else {
-      s.b1 = e;
-      if (KIND == CRITICAL) s.b2 = s.d2 = x * e;
+      s.b1 = e.value;
+      if (KIND == CRITICAL) s.b2 = s.d2 = x * e.value;
     }
   }
   if (KIND == REAL) {
     T raw1 = u.p2 * x, raw2 = u.q2 * x;
-    if (CONTINUOUS) {
+    if (WAY >= FALLING) {
       s.held = u.alpha2 * x > u.inner_cap2;
       raw1 = s.held ? u.inner_cap2 - u.half_gap2 * x : raw1;
       raw2 = s.held ? u.inner_cap2 + u.half_gap2 * x : raw2;
     }
-    s.b1 = exponential(u, raw1, &s.d1);
-    s.b2 = exponential(u, raw2, &s.d2);
+    const Power<T> e1 = exponential(u, raw1);
+    const Power<T> e2 = WAY == SETTLING ? V::exp2(raw2 < u.lowest ? u.lowest : raw2) : exponential(u, raw2);
+    s.b1 = e1.value, s.d1 = e1.less_one, s.first1 = e1.first, s.second1 = e1.second, s.near1 = e1.near;
+    s.b2 = e2.value, s.d2 = e2.less_one, s.first2 = e2.first, s.second2 = e2.second, s.near2 = e2.near;
     s.free1 = !(raw1 > u.cap2);
-    s.free2 = !(raw2 > u.cap2);
+    s.free2 = WAY == SETTLING || !(raw2 > u.cap2);
   }
   return s;
 }
 
-// M(r, x) = (e^(rx) - 1)/r, from the exponential less one.
+// r times the derivative of M(r, x) = (e^(rx) - 1)/r by r, x·e^(rx) - M; where rx is small, from the
+// parts of the exponential.  r2 is r for base 2, and `live` the exponential, or 0 where it is capped.
 template <class T>
-DEU_INLINE T grown(T over_root, T x, T less_one) {
-  return over_root == T(0) ? x : less_one * over_root;
-}
-
-// Its derivative by r, (x·e^(rx) - M)/r; where rx is small, by x² times Σ (k+1)/(k+2)!·(rx)^k.  `live` is the
-// exponential, or 0 where its exponent is capped.
-template <class T>
-DEU_INLINE T grown_by_root(T root, T over_root, T x, T live, T M) {
-  constexpr bool WIDE = sizeof(T) == 8;  // which can lose a few digits, and so has a shorter series
-  constexpr T SMALL = WIDE ? T(0.0625) : T(0.5);
-  const T z = root * x;
-  const bool small = z < SMALL && z > -SMALL;
-  const T zs = small ? z : T(0);
-  const T z2 = zs * zs;
-  const T low = (T(1.0 / 30) * zs + T(1.0 / 8)) * z2 + (T(1.0 / 3) * zs + T(1.0 / 2));
-  const T top = T(1.0 / 45360) * zs + T(1.0 / 5760);
-  const T high = (WIDE ? T(1.0 / 403200) * z2 + top : top) * z2 + (T(1.0 / 840) * zs + T(1.0 / 144));
-  const T series = high * (z2 * z2) + low;
-  return small ? x * x * series : (x * live - M) * over_root;
+DEU_INLINE T grown_by_root(T r2, T over_root, T x, T live, T less_one, T first, T second, bool near) {
+  const T series = r2 * x * (first - T(LOG2E) * second);
+  const T M = less_one * over_root;
+  return x * (near ? series : live) - (near ? T(0) : M);
 }
 
 template <class T>
@@ -139,9 +164,9 @@ DEU_INLINE T bounded(T y, T bound) {
 template <class V, class T = typename V::T>
 DEU_INLINE T smooth_step(const Unit<V>& u, T x, T* slope) {
   const T z = u.sharpness * T(LOG2E) * x;
-  T unused, fall = z > T(0) ? -z : z;
+  T fall = z > T(0) ? -z : z;
   fall = fall < u.lowest ? u.lowest : fall;
-  const T e = V::exp2(fall, &unused);
+  const T e = V::exp2(fall).value;
   const T r = T(1) / (T(1) + e);
   *slope = e * r * r;
   return z > T(0) ? r : e * r;
@@ -149,15 +174,15 @@ DEU_INLINE T smooth_step(const Unit<V>& u, T x, T* slope) {
 
 // SMALL: f's numbers are so small that it may be added in closed form, which is cheaper than
 // keeping all its digits where t is near 0.
-template <int KIND, bool CONTINUOUS, bool SMALL, class V, class W>
+template <int KIND, int WAY, bool SMALL, class V, class W>
 static void forward_row(const Unit<V>& unit, const W* t, W* y, int count) {
   using T = typename V::T;
   const Unit<V> u = unit;
-  const T Ap = u.A + u.Af, Bp = u.B + u.Bf, Kp = u.K - u.Af - (KIND == REAL ? u.Bf : T(0));
+  const T Ap = u.A + u.Af, Bp = u.B + u.Bf, Kp = u.K - u.Af, sum = u.A + u.B;
   DEU_SIMD
   for (int i = 0; i < count; ++i) {
     T x = t[i], value;
-    if (CONTINUOUS) x = x > u.stop ? u.stop : x;
+    if (WAY == RISING) x = x > u.stop ? u.stop : x;
     const bool positive = x > T(0);
     if (KIND == STEP) {
       T unused;
@@ -165,10 +190,12 @@ static void forward_row(const Unit<V>& unit, const W* t, W* y, int count) {
     } else if (KIND == POLYNOMIAL) {
       value = u.Q * x + u.K + (positive ? (u.Pf * x + u.Qf) * x : T(0));
     } else {
-      const Basis<T> s = basis<KIND, CONTINUOUS>(u, x);
+      const Basis<T> s = basis<KIND, WAY>(u, x);
       if (SMALL && KIND == OSCILLATING) {
         const T wave = (positive ? Ap : u.A) * s.cosine + (positive ? Bp : u.B) * s.sine;
         value = s.e * wave + (positive ? Kp : u.K);
+      } else if (SMALL && KIND == REAL) {
+        value = (positive ? Ap : u.A) * s.d1 + ((positive ? Bp : u.B) * s.d2 + sum);
       } else if (SMALL) {
         value = (positive ? Ap : u.A) * s.b1 + (positive ? Kp : u.K);
         if (KIND == EXPONENTIAL) value += (positive ? u.Qf : T(0)) * x;
@@ -179,9 +206,6 @@ static void forward_row(const Unit<V>& unit, const W* t, W* y, int count) {
         if (KIND == EXPONENTIAL) {
           f += u.Qf * x;
           value += u.K;
-        } else if (KIND == REAL) {
-          f = u.D * (grown(u.over_q, x, s.d2) - grown(u.over_p, x, s.d1));
-          value += u.B * s.b2;
         } else {
           f += u.Bf * s.d2;
           value += u.B * s.b2;
@@ -194,20 +218,26 @@ static void forward_row(const Unit<V>& unit, const W* t, W* y, int count) {
 }
 
 // The gradient of each number of the normal form, added to `sums`; with SLOPE also
-// grad_t[i] = g[i]·dy/dt.
-template <int KIND, bool CONTINUOUS, bool SLOPE, class V, class W>
+// grad_t[i] = g[i]·dy/dt.  FAST: the unit's `fast`.
+template <int KIND, int WAY, bool SLOPE, bool FAST, class V, class W>
 static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
   using T = typename V::T;
   const Unit<V> u = unit;
+  const Roots& r = u.roots;
   const T half_sharpness = u.sharpness / 2;
+  const T over_p = static_cast<T>(1 / r.p), over_q = static_cast<T>(1 / r.q);
+  // dy/dt of two real roots, by e^(pt) and e^(qt): on the left, on the right, and held.
+  const T left1 = static_cast<T>(r.p * r.A), left2 = static_cast<T>(r.q * r.B);
+  const T right1 = static_cast<T>(r.p * r.A - r.D), right2 = static_cast<T>(r.q * r.B + r.D);
+  const T held1 = -u.half_gap * u.A, held2 = u.half_gap * u.B;
   T sp = 0, sq = 0, sA = 0, sB = 0, sQ = 0, sK = 0, sAf = 0, sBf = 0, sPf = 0, sQf = 0, sG = 0;
-  T stopped = 0;
-  DEU_SIMD_SUM(sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG, stopped)
+  T te1 = 0, te2 = 0, te1_right = 0, apart = 0, stopped = 0;
+  DEU_SIMD_SUM(sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG, te1, te2, te1_right, apart, stopped)
   for (int i = 0; i < count; ++i) {
     T x = t[i];
     const T gi = g[i];
     bool beyond = false;
-    if (CONTINUOUS) {
+    if (WAY == RISING) {
       beyond = x > u.stop;
       x = beyond ? u.stop : x;
     }
@@ -226,14 +256,12 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
       sQf += gp * x;
       sPf += gp * x * x;
     } else {
-      const Basis<T> s = basis<KIND, CONTINUOUS>(u, x);
+      const Basis<T> s = basis<KIND, WAY>(u, x);
       const T A = u.A + (positive ? u.Af : T(0)), B = u.B + (positive ? u.Bf : T(0));
       const T gx = gi * x;
       sA += gi * s.b1;
-      if (KIND != REAL) {
-        sAf += gp * s.d1;
-        f = u.Af * s.d1;
-      }
+      sAf += gp * s.d1;
+      f = u.Af * s.d1;
       if (KIND == EXPONENTIAL) {
         const T live = s.free1 ? A * s.b1 : T(0);
         slope = u.p * live + (positive ? u.Qf : T(0));
@@ -243,10 +271,8 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
         f += u.Qf * x;
       } else {
         sB += gi * s.b2;
-        if (KIND != REAL) {
-          sBf += gp * s.d2;
-          f += u.Bf * s.d2;
-        }
+        sBf += gp * s.d2;
+        f += u.Bf * s.d2;
       }
       if (KIND == CRITICAL) {
         const T live = s.free1 ? A * s.b1 + B * s.b2 : T(0);
@@ -262,38 +288,54 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
       }
       if (KIND == REAL) {
         const T e1 = s.free1 ? s.b1 : T(0), e2 = s.free2 ? s.b2 : T(0);
-        const T live1 = u.A * e1, live2 = u.B * e2;
-        // With the mean of the roots held, only their distance still moves the exponents; which
-        // happens for t < 0 alone, where there is no f.
-        const T apart = T(0.5) * (live2 - live1);
-        slope = s.held ? u.half_gap * (live2 - live1) : u.p * live1 + u.q * live2;
-        sp += gx * (s.held ? -apart : live1);
-        sq += gx * (s.held ? apart : live2);
-        const T M1 = grown(u.over_p, x, s.d1), M2 = grown(u.over_q, x, s.d2), Dg = gp * u.D;
-        f = u.D * (M2 - M1);
-        slope += positive ? u.D * (e2 - e1) : T(0);
-        sAf += gp * (M2 - M1);
-        sp -= Dg * grown_by_root(u.p, u.over_p, x, e1, M1);
-        sq += Dg * grown_by_root(u.q, u.over_q, x, e2, M2);
+        T slope1 = positive ? right1 : left1, slope2 = positive ? right2 : left2;
+        slope1 = s.held ? held1 : slope1;
+        slope2 = s.held ? held2 : slope2;
+        slope = slope1 * e1 + slope2 * e2;
+        const T gx_free = s.held ? T(0) : gx, x_held = s.held ? x : T(0);
+        te1 += gx_free * e1;
+        te2 += gx_free * e2;
+        apart += x_held * (gi * slope);
+        if (FAST) te1_right += gp * x * e1;
+        else sp += gp * grown_by_root(u.p2, over_p, x, e1, s.d1, s.first1, s.second1, s.near1);
+        sq += gp * grown_by_root(u.q2, over_q, x, e2, s.d2, s.first2, s.second2, s.near2);
       }
     }
     if (SLOPE) {
-      if (!CONTINUOUS && KIND != STEP) {
+      if (WAY == PAPER && KIND != STEP) {
         // f of a second-order equation starts as t², which forgives errors of the bump's flank.
         constexpr bool SECOND_ORDER = KIND == REAL || KIND == OSCILLATING || KIND == CRITICAL;
         slope += V::template bump<SECOND_ORDER>(half_sharpness * x, u.sharpness) * f;
       }
       const T moved = gi * slope;
       narrow(beyond ? T(0) : moved, grad_t + i);
-      if (CONTINUOUS) stopped += beyond ? moved : T(0);
+      if (WAY == RISING) stopped += beyond ? moved : T(0);
     }
   }
-  if (CONTINUOUS && stopped != T(0)) {
-    // stop = m/2α moves with α.
-    const T through_stop = stopped * (-u.stop / u.alpha);
-    sp += KIND == REAL ? through_stop / 2 : through_stop;
-    sq += KIND == REAL ? through_stop / 2 : T(0);
+  double all[NUMBERS] = {sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG};
+  if (KIND == REAL) {
+    // The exponents are to the bases of the rounded p2 and q2.
+    const double by_p = LOG2E / u.p2, by_q = LOG2E / u.q2;
+    const double M1 = sAf * by_p, M2 = sBf * by_q;
+    const double M1_by_p = (FAST ? te1_right - M1 : sp) * by_p, M2_by_q = sq * by_q;
+    // With the mean of the roots held, only their distance still moves the exponents; which
+    // happens for t < 0 alone, where there is no f.
+    const double moved_apart = WAY >= FALLING ? apart / (2 * static_cast<double>(u.half_gap)) : 0;
+    all[p_] = r.A * te1 - moved_apart - r.D * M1_by_p;
+    all[q_] = r.B * te2 + moved_apart + r.D * M2_by_q;
+    all[Af_] = M2 - M1;
+    all[Bf_] = 0;
   }
-  const T all[NUMBERS] = {sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG};
-  for (int k = 0; k < NUMBERS; ++k) sums->number[k] += static_cast<double>(all[k]);
+  if (WAY == RISING && stopped != T(0)) {
+    // stop = m/2α moves with α.
+    const double through_stop = static_cast<double>(stopped) * (-u.stop / u.alpha);
+    all[p_] += KIND == REAL ? through_stop / 2 : through_stop;
+    all[q_] += KIND == REAL ? through_stop / 2 : 0;
+  }
+  if (KIND == REAL && r.swapped) {
+    std::swap(all[p_], all[q_]);
+    std::swap(all[A_], all[B_]);
+    all[Af_] = -all[Af_];
+  }
+  for (int k = 0; k < NUMBERS; ++k) sums->number[k] += all[k];
 }

@@ -16,9 +16,8 @@ constexpr double OVER_FACTORIAL[] = {
 DEU_INLINE double within(double x, double limit) { return x > limit ? limit : (x < -limit ? -limit : x); }
 
 DEU_INLINE double entire_exp(double x) {
-  double unused;
   const double raised = x * LOG2E;
-  return Double::exp2(raised < Double::LOWEST ? Double::LOWEST : raised, &unused);
+  return Double::exp2(raised < Double::LOWEST ? Double::LOWEST : raised).value;
 }
 
 // X = e^x·C(z), Y = t·e^x·S(z), and their derivatives by z.

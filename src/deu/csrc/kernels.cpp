@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 #include <math.h>
 
 #if defined(__AVX2__)
@@ -49,17 +50,29 @@ template <class V, bool SMALL, class W>
 static void forward_any(const Neuron& neuron, const Limits& limits, const W* t, W* y, int count) {
   const Unit<V> u(neuron, limits);
   if (limits.continuous) {
-    if (neuron.kind == REAL) return forward_row<REAL, true, SMALL>(u, t, y, count);
-    return forward_row<OSCILLATING, true, SMALL>(u, t, y, count);
+    if (neuron.kind == REAL) {
+      if (u.way == SETTLING) return forward_row<REAL, SETTLING, SMALL>(u, t, y, count);
+      if (u.way == FALLING) return forward_row<REAL, FALLING, SMALL>(u, t, y, count);
+      return forward_row<REAL, RISING, SMALL>(u, t, y, count);
+    }
+    if (u.way == FALLING) return forward_row<OSCILLATING, FALLING, SMALL>(u, t, y, count);
+    return forward_row<OSCILLATING, RISING, SMALL>(u, t, y, count);
   }
   switch (neuron.kind) {
-    case STEP: return forward_row<STEP, false, SMALL>(u, t, y, count);
-    case POLYNOMIAL: return forward_row<POLYNOMIAL, false, SMALL>(u, t, y, count);
-    case EXPONENTIAL: return forward_row<EXPONENTIAL, false, SMALL>(u, t, y, count);
-    case REAL: return forward_row<REAL, false, SMALL>(u, t, y, count);
-    case CRITICAL: return forward_row<CRITICAL, false, SMALL>(u, t, y, count);
-    default: return forward_row<OSCILLATING, false, SMALL>(u, t, y, count);
+    case STEP: return forward_row<STEP, PAPER, SMALL>(u, t, y, count);
+    case POLYNOMIAL: return forward_row<POLYNOMIAL, PAPER, SMALL>(u, t, y, count);
+    case EXPONENTIAL: return forward_row<EXPONENTIAL, PAPER, SMALL>(u, t, y, count);
+    case REAL: return forward_row<REAL, PAPER, SMALL>(u, t, y, count);
+    case CRITICAL: return forward_row<CRITICAL, PAPER, SMALL>(u, t, y, count);
+    default: return forward_row<OSCILLATING, PAPER, SMALL>(u, t, y, count);
   }
+}
+
+template <int WAY, bool SLOPE, class V, class W>
+static void backward_real(const Unit<V>& u, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
+  constexpr bool CAN_BE_FAST = sizeof(typename V::T) == 4;
+  if (CAN_BE_FAST && u.fast) return backward_row<REAL, WAY, SLOPE, CAN_BE_FAST>(u, t, g, grad_t, count, sums);
+  backward_row<REAL, WAY, SLOPE, false>(u, t, g, grad_t, count, sums);
 }
 
 template <class V, bool SLOPE, class W>
@@ -67,16 +80,21 @@ static void backward_any(const Neuron& neuron, const Limits& limits, const W* t,
                          Sums* sums) {
   const Unit<V> u(neuron, limits);
   if (limits.continuous) {
-    if (neuron.kind == REAL) return backward_row<REAL, true, SLOPE>(u, t, g, grad_t, count, sums);
-    return backward_row<OSCILLATING, true, SLOPE>(u, t, g, grad_t, count, sums);
+    if (neuron.kind == REAL) {
+      if (u.way == SETTLING) return backward_real<SETTLING, SLOPE>(u, t, g, grad_t, count, sums);
+      if (u.way == FALLING) return backward_real<FALLING, SLOPE>(u, t, g, grad_t, count, sums);
+      return backward_real<RISING, SLOPE>(u, t, g, grad_t, count, sums);
+    }
+    if (u.way == FALLING) return backward_row<OSCILLATING, FALLING, SLOPE, false>(u, t, g, grad_t, count, sums);
+    return backward_row<OSCILLATING, RISING, SLOPE, false>(u, t, g, grad_t, count, sums);
   }
   switch (neuron.kind) {
-    case STEP: return backward_row<STEP, false, SLOPE>(u, t, g, grad_t, count, sums);
-    case POLYNOMIAL: return backward_row<POLYNOMIAL, false, SLOPE>(u, t, g, grad_t, count, sums);
-    case EXPONENTIAL: return backward_row<EXPONENTIAL, false, SLOPE>(u, t, g, grad_t, count, sums);
-    case REAL: return backward_row<REAL, false, SLOPE>(u, t, g, grad_t, count, sums);
-    case CRITICAL: return backward_row<CRITICAL, false, SLOPE>(u, t, g, grad_t, count, sums);
-    default: return backward_row<OSCILLATING, false, SLOPE>(u, t, g, grad_t, count, sums);
+    case STEP: return backward_row<STEP, PAPER, SLOPE, false>(u, t, g, grad_t, count, sums);
+    case POLYNOMIAL: return backward_row<POLYNOMIAL, PAPER, SLOPE, false>(u, t, g, grad_t, count, sums);
+    case EXPONENTIAL: return backward_row<EXPONENTIAL, PAPER, SLOPE, false>(u, t, g, grad_t, count, sums);
+    case REAL: return backward_real<PAPER, SLOPE>(u, t, g, grad_t, count, sums);
+    case CRITICAL: return backward_row<CRITICAL, PAPER, SLOPE, false>(u, t, g, grad_t, count, sums);
+    default: return backward_row<OSCILLATING, PAPER, SLOPE, false>(u, t, g, grad_t, count, sums);
   }
 }
 

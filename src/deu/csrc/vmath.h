@@ -17,27 +17,35 @@ DEU_INLINE T capped(T x, T cap) {
 
 constexpr double LOG2E = 1.44269504088896341;
 
+// 2^x.  With n the nearest integer to x and r = x - n, 2^r = 1 + r·first and first = ln 2 + r·second.
+template <class T>
+struct Power {
+  T value, less_one;  // 2^x - 1 with all its digits
+  T first, second;
+  bool near;          // n is 0
+};
+
 // Each of the three structs is one precision of arithmetic.
 
 struct Single {
   using T = float;
   using Int = int32_t;
   static constexpr float MAGIC = 12582912.0f;  // 1.5·2^23: adding it rounds to an integer
-  static constexpr float LOWEST = -125.0f;     // 2^LOWEST is still a normal number
+  static constexpr float BIASED = MAGIC + 127;  // and so does this, with 2^n's exponent in the last bits
+  static constexpr float LOWEST = -125.0f;      // 2^LOWEST is still a normal number
 
-  // 2^x for LOWEST <= x, and 2^x - 1 with all its digits.
-  DEU_INLINE float exp2(float x, float* less_one) {
-    const float shifted = x + MAGIC;
-    const float r = x - (shifted - MAGIC);
+  // 2^x for LOWEST <= x.
+  DEU_INLINE Power<float> exp2(float x) {
+    const float shifted = x + BIASED;
+    const float r = x - (shifted - BIASED);
     const float r2 = r * r;
-    const float low = 0.240226507606f * r + 0.693147188031f;
-    const float mid = 0.00961808253864f * r + 0.0555035709269f;
-    const float high = 0.00015453172887f * r + 0.00133908748478f;
-    const float y = ((high * r2 + mid) * r2 + low) * r;
-    const float scale = bits<float>((bits<Int>(shifted) - bits<Int>(MAGIC) + 127) << 23);
-    const float grown = y * scale;
-    *less_one = grown + (scale - 1.0f);
-    return grown + scale;
+    const float low = 0.0555038101379645743f * r + 0.240226506959100712f;
+    const float high = 0.00133813025373207962f * r + 0.00961810325303187041f;
+    const float second = (0.000154448839531449266f * r2 + high) * r2 + low;
+    const float first = second * r + 0.693147180559945309f;
+    const float y = first * r;
+    const float scale = bits<float>(bits<uint32_t>(shifted) << 23);
+    return {y * scale + scale, y * scale + (scale - 1.0f), first, second, scale == 1.0f};
   }
 
   // sin, cos and cos - 1 of π·(hi + lo)·t, the angle reduced before digits are lost.
@@ -87,11 +95,12 @@ struct Double {
   using T = double;
   using Int = int64_t;
   static constexpr double MAGIC = 6755399441055744.0;  // 1.5·2^52
+  static constexpr double BIASED = MAGIC + 1023;
   static constexpr double LOWEST = -1021.0;
 
-  DEU_INLINE double exp2(double x, double* less_one) {
-    const double shifted = x + MAGIC;
-    const double r = x - (shifted - MAGIC);
+  DEU_INLINE Power<double> exp2(double x) {
+    const double shifted = x + BIASED;
+    const double r = x - (shifted - BIASED);
     double y = 2.5729334365063256871e-11;
     y = y * r + 4.4558199665721413479e-10;
     y = y * r + 7.0548972984244248626e-9;
@@ -102,13 +111,11 @@ struct Double {
     y = y * r + 0.0013333558146406452119;
     y = y * r + 0.0096181291076284802398;
     y = y * r + 0.055504108664821624356;
-    y = y * r + 0.24022650695910071233;
-    y = y * r + 0.69314718055994530942;
-    y = y * r;
-    const double scale = bits<double>((bits<Int>(shifted) - bits<Int>(MAGIC) + 1023) << 52);
-    const double grown = y * scale;
-    *less_one = grown + (scale - 1.0);
-    return grown + scale;
+    const double second = y * r + 0.24022650695910071233;
+    const double first = second * r + 0.69314718055994530942;
+    y = first * r;
+    const double scale = bits<double>(bits<uint64_t>(shifted) << 52);
+    return {y * scale + scale, y * scale + (scale - 1.0), first, second, scale == 1.0};
   }
 
   DEU_INLINE void sincos(double t, double hi, double lo, double* sine, double* cosine, double* cosine_less_one) {
@@ -143,9 +150,9 @@ struct Double {
 
   template <bool ROUGH>
   DEU_INLINE double bump(double z, double scale) {
-    double unused, x = -2.0 * LOG2E * (z < 0 ? -z : z);
+    double x = -2.0 * LOG2E * (z < 0 ? -z : z);
     x = x < LOWEST ? LOWEST : x;
-    const double e = exp2(x, &unused);
+    const double e = exp2(x).value;
     const double r = 1.0 / (1.0 + e);
     return scale * e * r * r;
   }
@@ -154,21 +161,20 @@ struct Double {
 // Arithmetic in float64 to twelve digits, for results that are rounded to float32.
 struct Medium {
   using T = double;
-  static constexpr double MAGIC = Double::MAGIC, LOWEST = Double::LOWEST;
+  static constexpr double MAGIC = Double::MAGIC, BIASED = Double::BIASED, LOWEST = Double::LOWEST;
 
-  DEU_INLINE double exp2(double x, double* less_one) {
-    const double shifted = x + MAGIC;
-    const double r = x - (shifted - MAGIC);
+  DEU_INLINE Power<double> exp2(double x) {
+    const double shifted = x + BIASED;
+    const double r = x - (shifted - BIASED);
     const double r2 = r * r;
-    const double low = 0.240226506958884849 * r + 0.693147180556829921;
-    const double mid = 0.00961812913525271837 * r + 0.0555041090634979596;
-    const double high = 0.000154034751644266384 * r + 0.00133334784417802025;
-    const double top = 1.3250812590443863e-6 * r + 0.0000153037109205700294;
-    const double y = (((top * r2 + high) * r2 + mid) * r2 + low) * r;
-    const double scale = bits<double>((bits<int64_t>(shifted) - bits<int64_t>(MAGIC) + 1023) << 52);
-    const double grown = y * scale;
-    *less_one = grown + (scale - 1.0);
-    return grown + scale;
+    const double low = 0.0555041088390961839 * r + 0.240226506959100712;
+    const double mid = 0.00133335023861627707 * r + 0.00961812911970442601;
+    const double high = 0.0000152973237607010741 * r + 0.000154034917547387844;
+    const double second = ((1.32463871612216418e-6 * r2 + high) * r2 + mid) * r2 + low;
+    const double first = second * r + 0.693147180559945309;
+    const double y = first * r;
+    const double scale = bits<double>(bits<uint64_t>(shifted) << 52);
+    return {y * scale + scale, y * scale + (scale - 1.0), first, second, scale == 1.0};
   }
 
   DEU_INLINE void sincos(double t, double hi, double lo, double* sine, double* cosine, double* cosine_less_one) {
