@@ -256,14 +256,16 @@ def backward(
     grad_t = torch.empty_like(t)
     if grad.dtype != t.dtype:
         grad = grad.to(t.dtype)
-    # One by one: autograd keeps whole tensors as they are, and would copy views of one.
-    grads = [torch.empty_like(a) for _ in range(5)]
+    # One by one: autograd takes longer to keep views of one.
+    grad_a, grad_b = torch.empty_like(a), torch.empty_like(a)
+    grad_c, grad_c1, grad_c2 = torch.empty_like(a), torch.empty_like(a), torch.empty_like(a)
+    grads = (grad_a, grad_b, grad_c, grad_c1, grad_c2)
     if t.numel() == 0:
         return grad_t, *(g.zero_() for g in grads)
     planned = _plan(t, grad, grad_t, a, settings)
     if planned is None:
-        moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, centre, settings)
-        return grad_t.copy_(moved), *grads
+        moved, *rest = backward(grad.contiguous(), t.contiguous(), coefficients, centre, settings)
+        return grad_t.copy_(moved), *rest
     if planned.copy_t:
         t = in_order_of(t, grad_t)
     if planned.copy_grad:
@@ -279,7 +281,11 @@ def backward(
         c1.data_ptr(),
         c2.data_ptr(),
         centre.data_ptr(),
-        *[g.data_ptr() for g in grads],
+        grad_a.data_ptr(),
+        grad_b.data_ptr(),
+        grad_c.data_ptr(),
+        grad_c1.data_ptr(),
+        grad_c2.data_ptr(),
         torch.get_num_threads(),
     )
     return grad_t, *grads

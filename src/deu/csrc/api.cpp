@@ -125,6 +125,21 @@ static double largest(const double* numbers, int count) {
   return std::isnan(total) ? total : most;
 }
 
+// The same of the rows of a Jacobian, one coefficient beside the other: a single chain of comparisons
+// would take longer than the derivatives themselves.
+static double largest(const double (*rows)[5], int count) {
+  double most[5] = {}, total[5] = {};
+  for (int n = 0; n < count; ++n)
+    for (int j = 0; j < 5; ++j) {
+      const double size = std::fabs(rows[n][j]);
+      total[j] += size;
+      most[j] = size > most[j] ? size : most[j];
+    }
+  for (int j = 0; j < 5; ++j)
+    if (std::isnan(total[j])) return total[j];
+  return largest(most, 5);
+}
+
 static Precision needed(const Neuron& neuron, double growth, double closed, double derivatives) {
   const double p = neuron.n[p_], q = neuron.n[q_];
   const bool hard = (neuron.kind == OSCILLATING && !(std::fabs(q) <= TRUSTED_FREQUENCY)) ||
@@ -167,8 +182,8 @@ static double fill(int row, Coefficients k, Neuron* neuron, Jacobian* jacobian) 
   double steepest = 0;
   if (jacobian != nullptr) {
     // Errors of the exponents' own sums do not meet others that cancel them: a quarter counts.
-    const double exponents = largest((*jacobian)[0], 5 * A_) / 4;
-    steepest = largest((*jacobian)[A_], 5 * (NUMBERS - A_));
+    const double exponents = largest(*jacobian, A_) / 4;
+    steepest = largest(*jacobian + A_, NUMBERS - A_);
     // Those of two real roots' sums do, at t = 0.
     if (neuron->kind == REAL) steepest *= 4;
     steepest = exponents <= steepest || std::isnan(steepest) ? steepest : exponents;
@@ -360,9 +375,9 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
       double total[NUMBERS] = {};
       for (int64_t block = 0; block < job.units; ++block)
         for (int n = 0; n < NUMBERS; ++n) total[n] += all[block * channels + i].number[n];
-      for (int j = 0; j < 5; ++j)
-        for (int n = 0; n < NUMBERS; ++n)
-          if (jacobian[n][j] != 0) out[j] += total[n] * jacobian[n][j];
+      // Where a number does not depend on a coefficient, its sum may be infinite.
+      for (int n = 0; n < NUMBERS; ++n)
+        for (int j = 0; j < 5; ++j) out[j] += jacobian[n][j] != 0 ? total[n] * jacobian[n][j] : 0;
     };
     double own[5] = {}, outward[5] = {};
     gradient(sums, derivatives[i].own, own);

@@ -14,7 +14,7 @@ constexpr double TRUSTED_CLOSED = 8;
 // Two real roots p and q, |p| >= |q|.
 struct Roots {
   bool swapped;  // against the normal form
-  double p, q, A, B, D;
+  double p, q, over_p, over_q, A, B, D;
 
   // A root smaller than `smallest` is taken as that: M(r, t) is then t.
   Roots(const double* n, double smallest) {
@@ -23,6 +23,8 @@ struct Roots {
     q = n[swapped ? p_ : q_];
     p = std::fabs(p) < smallest ? -smallest : p;
     q = std::fabs(q) < smallest ? -smallest : q;
+    over_p = 1 / p;
+    over_q = 1 / q;
     A = n[swapped ? B_ : A_];
     B = n[swapped ? A_ : B_];
     D = swapped ? -n[Af_] : n[Af_];
@@ -50,9 +52,9 @@ struct Unit {
     std::memcpy(n, neuron.n, sizeof(n));
     if (neuron.kind == REAL) {
       n[p_] = roots.p, n[q_] = roots.q, n[A_] = roots.A, n[B_] = roots.B;
-      n[Af_] = -roots.D / roots.p, n[Bf_] = roots.D / roots.q;
+      n[Af_] = -roots.D * roots.over_p, n[Bf_] = roots.D * roots.over_q;
     }
-    const double over_square = 1 / (roots.p * roots.p);
+    const double over_square = roots.over_p * roots.over_p;
     fast = sizeof(T) == 4 && roots.D * roots.D * (over_square > 1 ? over_square : 1) <= TRUSTED_CLOSED;
     const double most = sizeof(T) == 4 ? 40.0 : 300.0;  // e^most squared is still finite
     const double m = limits.max_exponent < most ? limits.max_exponent : most;
@@ -225,7 +227,7 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
   const Unit<V> u = unit;
   const Roots& r = u.roots;
   const T half_sharpness = u.sharpness / 2;
-  const T over_p = static_cast<T>(1 / r.p), over_q = static_cast<T>(1 / r.q);
+  const T over_p = static_cast<T>(r.over_p), over_q = static_cast<T>(r.over_q);
   // dy/dt of two real roots, by e^(pt) and e^(qt): on the left, on the right, and held.
   const T left1 = static_cast<T>(r.p * r.A), left2 = static_cast<T>(r.q * r.B);
   const T right1 = static_cast<T>(r.p * r.A - r.D), right2 = static_cast<T>(r.q * r.B + r.D);
@@ -314,10 +316,10 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
   }
   double all[NUMBERS] = {sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG};
   if (KIND == REAL) {
-    // The exponents are to the bases of the rounded p2 and q2.
-    const double by_p = LOG2E / u.p2, by_q = LOG2E / u.q2;
-    const double M1 = sAf * by_p, M2 = sBf * by_q;
-    const double M1_by_p = (FAST ? te1_right - M1 : sp) * by_p, M2_by_q = sq * by_q;
+    // The larger root as the exponents have it, rounded: its difference below cancels.
+    const double by_p = FAST ? LOG2E / u.p2 : r.over_p;
+    const double M1 = sAf * by_p, M2 = sBf * r.over_q;
+    const double M1_by_p = (FAST ? te1_right - M1 : sp) * by_p, M2_by_q = sq * r.over_q;
     // With the mean of the roots held, only their distance still moves the exponents; which
     // happens for t < 0 alone, where there is no f.
     const double moved_apart = WAY >= FALLING ? apart / (2 * static_cast<double>(u.half_gap)) : 0;
