@@ -251,8 +251,8 @@ def backward(
     assert _library is not None
     a, b, c, c1, c2 = uniform(coefficients)
     if a.dtype != coefficients[0].dtype:  # of several types
-        grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), centre, settings)
-        return grad_t, *(g.to(p.dtype) for g, p in zip(grads, coefficients, strict=True))
+        grad_t, *wide = backward(grad, t, (a, b, c, c1, c2), centre, settings)
+        return grad_t, *(g.to(p.dtype) for g, p in zip(wide, coefficients, strict=True))
     grad_t = torch.empty_like(t)
     if grad.dtype != t.dtype:
         grad = grad.to(t.dtype)

@@ -87,7 +87,7 @@ constexpr int64_t UNITS = 64, VECTORS = 128;
 // of two roots on; up to which derivatives of those numbers for gradients, whose rounding errors
 // they multiply; and how far the two ways of float64 reach.
 constexpr double CLOSED_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64;
-constexpr double TRUSTED_GROWTH = 0.25, TRUSTED_GAP = 0.6;
+constexpr double TRUSTED_GROWTH = 0.15, TRUSTED_GAP = 0.75;
 constexpr double TRUSTED_DERIVATIVE = 64, TRUSTED_BY_MEDIUM = 1e5, TRUSTED_BY_DOUBLE = 1e8;
 
 static double read(const void* base, int dtype, int64_t i) {
@@ -164,6 +164,14 @@ static void part_roots(const Coefficients& k, Neuron* neuron, Jacobian* jacobian
   (*jacobian)[Af_][2] = 2 * k.a * D * over;
 }
 
+// How much the derivatives of a real root count: a sum over t·e^(rt) and ∂M/∂r, and so its errors,
+// are the smaller the faster the root.
+static double root_weight(double root, double size, double D) {
+  const double over = 1 / std::fabs(root);
+  const double weight = 16 * over * (16 * std::fabs(size) + D * over);
+  return weight < 0.25 ? weight : 0.25;
+}
+
 // The normal form of one unit, for a row of its solution, and its derivatives where they are asked
 // for.  Returns the largest derivative, which says how much its gradients amplify rounding errors.
 template <class Solution>
@@ -182,10 +190,16 @@ static double fill(int row, Coefficients k, Neuron* neuron, Jacobian* jacobian) 
   double steepest = 0;
   if (jacobian != nullptr) {
     // Errors of the exponents' own sums do not meet others that cancel them: a quarter counts.
-    const double exponents = largest(*jacobian, A_) / 4;
+    double exponents = largest(*jacobian, A_) / 4;
     steepest = largest(*jacobian + A_, NUMBERS - A_);
-    // Those of two real roots' sums do, at t = 0.
-    if (neuron->kind == REAL) steepest *= 4;
+    if (neuron->kind == REAL) {
+      const double* n = neuron->n;
+      const double both[2] = {root_weight(n[p_], n[A_], n[Af_]) * largest(*jacobian + p_, 1),
+                              root_weight(n[q_], n[B_], n[Af_]) * largest(*jacobian + q_, 1)};
+      exponents = largest(both, 2);
+      // Those of two real roots' sums do, at t = 0.
+      steepest *= 4;
+    }
     steepest = exponents <= steepest || std::isnan(steepest) ? steepest : exponents;
   }
   // The continuous solution's caps let an exponential grow to the square of what the paper's do.
@@ -210,6 +224,8 @@ static void solve(bool continuous, bool narrow, Coefficients k, double eps, Neur
     const int closed = Continuous::row(k.a, k.b, k.c, eps, row + 1);
     if (fill<Continuous>(closed, k, neuron, jacobian != nullptr ? jacobian : &unused) <= TRUSTED_BY_DOUBLE) {
       if (neuron->kind != REAL) neuron->precision = DOUBLE;
+      // Values alone do not need what derivatives do.
+      else if (jacobian == nullptr) fill<Continuous>(closed, k, neuron, nullptr);
       return;
     }
   }

@@ -227,7 +227,8 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
   const Unit<V> u = unit;
   const Roots& r = u.roots;
   const T half_sharpness = u.sharpness / 2;
-  const T over_p = static_cast<T>(r.over_p), over_q = static_cast<T>(r.over_q);
+  // Of the roots as the exponents have them, rounded: differences cancel.
+  const T over_p = static_cast<T>(LOG2E / u.p2), over_q = static_cast<T>(LOG2E / u.q2);
   // dy/dt of two real roots, by e^(pt) and e^(qt): on the left, on the right, and held.
   const T left1 = static_cast<T>(r.p * r.A), left2 = static_cast<T>(r.q * r.B);
   const T right1 = static_cast<T>(r.p * r.A - r.D), right2 = static_cast<T>(r.q * r.B + r.D);
@@ -316,7 +317,6 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
   }
   double all[NUMBERS] = {sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG};
   if (KIND == REAL) {
-    // The larger root as the exponents have it, rounded: its difference below cancels.
     const double by_p = FAST ? LOG2E / u.p2 : r.over_p;
     const double M1 = sAf * by_p, M2 = sBf * r.over_q;
     const double M1_by_p = (FAST ? te1_right - M1 : sp) * by_p, M2_by_q = sq * r.over_q;
