@@ -380,18 +380,6 @@ def _tile(x, position, outer, inner, walk, HOW: tl.constexpr):
     return x.pointer + offset, inside
 
 
-@triton.jit
-def _fetch(x, position, outer, inner, walk, HOW: tl.constexpr):
-    pointers, inside = _tile(x, position, outer, inner, walk, HOW)
-    return tl.load(pointers, inside, 0.0)
-
-
-@triton.jit
-def _put(x, position, outer, inner, walk, what, MODE: tl.constexpr, HOW: tl.constexpr):
-    pointers, inside = _tile(x, position, outer, inner, walk, HOW)
-    tl.store(pointers, _narrow(what, x.pointer, MODE), inside)
-
-
 @triton.constexpr_function
 def _occurs(KIND, HOW):
     # Whether the solution has rows of this kind.
@@ -439,11 +427,16 @@ def _forward_walk(
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
     position, outer, inner = _start(walk, HOW)
+    # The loop carries its pointers: Triton's passes take far less time then.
+    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+    y_at, _ = _tile(y, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = _fetch(t, position, outer, inner, walk, HOW).to(TYPE)
+        x = tl.load(t_at, inside, 0.0).to(TYPE)
         found = _bounded(x, unit, KIND, MODE, HOW)
-        _put(y, position, outer, inner, walk, found, MODE, HOW)
+        tl.store(y_at, _narrow(found, y.pointer, MODE), inside)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
+        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+        y_at, _ = _tile(y, position, outer, inner, walk, HOW)
 
 
 @triton.jit
@@ -545,13 +538,29 @@ def forward(
 
 
 @triton.jit
+def _summed(tile, HOW: tl.constexpr):
+    total = tl.sum(tile.to(tl.float64), 0)
+    if not HOW.LANES:
+        total = tl.sum(total, 0)
+    return total
+
+
+@triton.jit
 def _keep(sums_ptr, i: tl.constexpr, total, walk, HOW: tl.constexpr):
     COUNT: tl.constexpr = _SUMS if HOW.PULL else _NEAR
     place = (walk.share * COUNT + i).to(tl.int64) * walk.channels + walk.channel
-    total = tl.sum(total.to(tl.float64), 0)
-    if not HOW.LANES:
-        total = tl.sum(total, 0)
     _store(sums_ptr + place, total, walk.mask, HOW)
+
+
+@triton.jit
+def _keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW: tl.constexpr):
+    _keep(sums_ptr, 0, s0, walk, HOW)
+    _keep(sums_ptr, 1, s1, walk, HOW)
+    _keep(sums_ptr, 2, s2, walk, HOW)
+    _keep(sums_ptr, 3, s3, walk, HOW)
+    _keep(sums_ptr, 4, s4, walk, HOW)
+    _keep(sums_ptr, 5, s5, walk, HOW)
+    _keep(sums_ptr, 6, s6, walk, HOW)
 
 
 @triton.jit
@@ -559,7 +568,6 @@ def _backward_walk(
     t,
     g,
     out,
-    sums_ptr,
     walk,
     kind,
     p,
@@ -572,6 +580,7 @@ def _backward_walk(
     MODE: tl.constexpr,
     HOW: tl.constexpr,
 ):
+    # What of the gradient goes to t, and the sums for the coefficients.
     unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     FAST: tl.constexpr = _is_fast(KIND, MODE, HOW)
@@ -581,14 +590,20 @@ def _backward_walk(
     z = tl.zeros((HEIGHT, WIDTH), TYPE)
     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = z, z, z, z, z, z, z, z
     position, outer, inner = _start(walk, HOW)
+    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+    g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+    out_at, _ = _tile(out, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = _fetch(t, position, outer, inner, walk, HOW).to(TYPE)
-        gradient = _fetch(g, position, outer, inner, walk, HOW).to(TYPE)
+        x = tl.load(t_at, inside, 0.0).to(TYPE)
+        gradient = tl.load(g_at, inside, 0.0).to(TYPE)
         moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
             x, gradient, unit, KIND, MODE, HOW
         )
-        _put(out, position, outer, inner, walk, moved, MODE, HOW)
+        tl.store(out_at, _narrow(moved, out.pointer, MODE), inside)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
+        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+        g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+        out_at, _ = _tile(out, position, outer, inner, walk, HOW)
         s_p += n_p
         s_q += n_q
         s_A += n_A
@@ -609,13 +624,10 @@ def _backward_walk(
             unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
         )
         s_stopped = z
-    _keep(sums_ptr, 0, s_p, walk, HOW)
-    _keep(sums_ptr, 1, s_q, walk, HOW)
-    _keep(sums_ptr, 2, s_A, walk, HOW)
-    _keep(sums_ptr, 3, s_B, walk, HOW)
-    _keep(sums_ptr, 4, s_Af, walk, HOW)
-    _keep(sums_ptr, 5, s_Bf, walk, HOW)
-    _keep(sums_ptr, 6, s_stopped, walk, HOW)
+    return (
+        _summed(s_p, HOW), _summed(s_q, HOW), _summed(s_A, HOW), _summed(s_B, HOW),
+        _summed(s_Af, HOW), _summed(s_Bf, HOW), _summed(s_stopped, HOW),
+    )  # fmt: skip
 
 
 @triton.jit
@@ -634,10 +646,14 @@ def _neighbour_walk(
     s0, s1, s2, s3, s4, s5, s6, s7, s8, s9 = z, z, z, z, z, z, z, z, z, z
     inputs = tl.zeros((HEIGHT, WIDTH), tl.float64)
     position, outer, inner = _start(walk, HOW)
+    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+    g_at, _ = _tile(g, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = _fetch(t, position, outer, inner, walk, HOW).to(TYPE)
-        gradient = _fetch(g, position, outer, inner, walk, HOW).to(TYPE)
+        x = tl.load(t_at, inside, 0.0).to(TYPE)
+        gradient = tl.load(g_at, inside, 0.0).to(TYPE)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
+        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+        g_at, _ = _tile(g, position, outer, inner, walk, HOW)
         if MODE == SHORT:
             n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = mixed_neighbour_sums(
                 x, gradient, unit, MODE, HOW
@@ -657,17 +673,17 @@ def _neighbour_walk(
         s8 += n8
         s9 += n9
         inputs += x.to(tl.float64)
-    _keep(sums_ptr, _NEAR, s0, walk, HOW)
-    _keep(sums_ptr, _NEAR + 1, s1, walk, HOW)
-    _keep(sums_ptr, _NEAR + 2, s2, walk, HOW)
-    _keep(sums_ptr, _NEAR + 3, s3, walk, HOW)
-    _keep(sums_ptr, _NEAR + 4, s4, walk, HOW)
-    _keep(sums_ptr, _NEAR + 5, s5, walk, HOW)
-    _keep(sums_ptr, _NEAR + 6, s6, walk, HOW)
-    _keep(sums_ptr, _NEAR + 7, s7, walk, HOW)
-    _keep(sums_ptr, _NEAR + 8, s8, walk, HOW)
-    _keep(sums_ptr, _NEAR + 9, s9, walk, HOW)
-    _keep(sums_ptr, _INPUTS, inputs, walk, HOW)
+    _keep(sums_ptr, _NEAR, _summed(s0, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 1, _summed(s1, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 2, _summed(s2, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 3, _summed(s3, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 4, _summed(s4, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 5, _summed(s5, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 6, _summed(s6, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 7, _summed(s7, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 8, _summed(s8, HOW), walk, HOW)
+    _keep(sums_ptr, _NEAR + 9, _summed(s9, HOW), walk, HOW)
+    _keep(sums_ptr, _INPUTS, _summed(inputs, HOW), walk, HOW)
 
 
 @triton.jit
@@ -699,11 +715,14 @@ def _backward_alone(
         a, b, c, c1, c2, HOW.CONTINUOUS, True, ALONE
     )
     if kind == OSCILLATING:
-        _backward_walk(
-            t, g, out, sums_ptr, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
+        s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+            t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
         )
     else:
-        _backward_walk(t, g, out, sums_ptr, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
+        s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+            t, g, out, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE
+        )
+    _keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, one, ALONE)
 
 
 @triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
@@ -746,11 +765,17 @@ def backward(
     _, _, _, _, kind, p, q, A, B, Af, Bf, mode = _normal_form(
         a, b, c, c1, c2, HOW.CONTINUOUS, True, HOW
     )
+    zero = tl.zeros_like(a)
+    s0, s1, s2, s3, s4, s5, s6 = zero, zero, zero, zero, zero, zero, zero
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and _any(kind == ENTIRE, HOW):
-            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW)
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW
+            )
         else:
-            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW)
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW
+            )
     elif HOW.LANES:
         slow = (mode == DOUBLE) & walk.mask
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
@@ -758,19 +783,55 @@ def backward(
         waves = _any((kind != OSCILLATING) & walk.mask & (slow == 0), HOW) == 0
         reals = _any((kind != REAL) & walk.mask & (slow == 0), HOW) == 0
         if waves and fast:
-            _backward_walk(
-                t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
             )
         elif waves:
-            _backward_walk(
-                t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW
             )
         elif reals and fast:
-            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW)
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW
+            )
         elif fast:
-            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW
+            )
         else:
-            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW
+            )
+    elif HOW.MODE == DOUBLE or mode == DOUBLE:
+        # What few neurons need is not worth the time to compile it for each kind.
+        REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+        if kind == OSCILLATING:
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, HOW
+            )
+        elif kind == REAL:
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, HOW
+            )
+        else:
+            s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, HOW
+            )
+    else:
+        FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
+        for KIND in tl.static_range(6):
+            if _occurs(KIND, HOW) and kind == KIND:
+                if _has_fast(KIND, HOW) and mode != SINGLE:
+                    s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW
+                    )
+                else:
+                    s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW
+                    )
+    _keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW)
+    if HOW.LANES and HOW.MODE != DOUBLE:
+        slow = (mode == DOUBLE) & walk.mask
         if _any(slow, HOW):
             tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
@@ -778,34 +839,10 @@ def backward(
                     _backward_alone(
                         t, g, out, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, sums_ptr, walk, i, HOW
                     )
-    elif HOW.MODE == DOUBLE or mode == DOUBLE:
-        # What few neurons need is not worth the time to compile it for each kind.
-        REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
-        if kind == OSCILLATING:
-            _backward_walk(
-                t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, HOW
-            )
-        elif kind == REAL:
-            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, HOW)
-        else:
-            _backward_walk(t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, HOW)
-    else:
-        FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        for KIND in tl.static_range(6):
-            if _occurs(KIND, HOW) and kind == KIND:
-                if _has_fast(KIND, HOW) and mode != SINGLE:
-                    _backward_walk(
-                        t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW
-                    )
-                else:
-                    _backward_walk(
-                        t, g, out, sums_ptr, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW
-                    )
     if HOW.PULL:
         pulled = _is_singular(a, HOW) | _is_singular(b, HOW) | _is_singular(c, HOW)
         pulled = pulled & walk.mask
         if _any(pulled, HOW):
-            zero = tl.zeros_like(a)
             _, _, _, _, kind, p, q, _, _, Af, Bf, mode = _normal_form(
                 _outward(a, HOW), _outward(b, HOW), _outward(c, HOW), zero, zero, False, False, HOW
             )
