@@ -62,10 +62,10 @@ _SUMS, _NEAR, _INPUTS = tl.constexpr(SUMS), tl.constexpr(OWN_SUMS), tl.constexpr
 # steep the numbers are in the coefficients, which is how much they amplify rounding errors.
 _FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(4.0), tl.constexpr(4.0), tl.constexpr(24.0)
 _HALF_AHEAD, _HALF_ROOT, _HALF_STEEP = tl.constexpr(8.0), tl.constexpr(0.5), tl.constexpr(500.0)
-_HALF_FAST_STEEP = tl.constexpr(16.0)
+_HALF_FAST_STEEP, _HALF_REAL_STEEP = tl.constexpr(16.0), tl.constexpr(250.0)
 _HALF_FREQUENCY = tl.constexpr(16.0)
 _NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexpr(64.0)
-_REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(40.0)
+_REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(24.0)
 _GROWTH = tl.constexpr(0.25)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
 _NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
@@ -167,7 +167,7 @@ def _normal_form(
         if CONTINUOUS:  # where an oscillation grows, time stops
             fast = fast & ((p <= 0) | (wave == 0))
         if HOW.MODE == HALF:
-            trusted = trusted & (steepest <= _HALF_STEEP)
+            trusted = trusted & (steepest <= tl.where(real, _HALF_REAL_STEEP, _HALF_STEEP))
             fast = fast & (ahead <= _HALF_AHEAD)
             fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (kind != EXPONENTIAL))
             fast = fast & ((tl.abs(q) <= _HALF_FREQUENCY) | (wave == 0))
@@ -389,13 +389,19 @@ def _occurs(KIND, HOW):
 @triton.constexpr_function
 def _has_fast(KIND, HOW):
     # Whether there is a faster arithmetic than SINGLE for the kind.
-    return KIND == OSCILLATING or KIND == REAL or (HOW.MODE == HALF and KIND != CRITICAL)
+    return KIND in (OSCILLATING, REAL) or (HOW.MODE == HALF and KIND == EXPONENTIAL)
+
+
+@triton.constexpr_function
+def _few(HOW):
+    # A quarter of a tile, for float64: there is work enough in each element, and less to compile.
+    return HOW._replace(HEIGHT=max(1, HOW.HEIGHT * HOW.WIDTH // 4), WIDTH=1)
 
 
 @triton.constexpr_function
 def _alone(HOW):
-    # For one channel of a tile that holds many.
-    return HOW._replace(LANES=False, HEIGHT=HOW.HEIGHT * HOW.WIDTH, WIDTH=1)
+    # For one channel of a tile that holds many, in float64.
+    return HOW._replace(LANES=False, HEIGHT=max(1, HOW.HEIGHT * HOW.WIDTH // 4), WIDTH=1)
 
 
 @triton.jit
@@ -521,12 +527,13 @@ def forward(
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.
         REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+        FEW: tl.constexpr = _few(HOW)
         if kind == OSCILLATING:
-            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, HOW)
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, FEW)
         elif kind == REAL:
-            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, HOW)
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, FEW)
         else:
-            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, HOW)
+            _forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, FEW)
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
@@ -805,17 +812,18 @@ def backward(
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.
         REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+        FEW: tl.constexpr = _few(HOW)
         if kind == OSCILLATING:
             s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, HOW
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, FEW
             )
         elif kind == REAL:
             s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, HOW
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, FEW
             )
         else:
             s0, s1, s2, s3, s4, s5, s6 = _backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, HOW
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, FEW
             )
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
@@ -859,9 +867,9 @@ def backward(
                         if _holds(slow, i, HOW):
                             _neighbour_alone(t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW)
             elif mode == DOUBLE and kind == OSCILLATING:
-                _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, DOUBLE, HOW)
+                _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, DOUBLE, _few(HOW))
             elif mode == DOUBLE:
-                _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, HOW)
+                _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, _few(HOW))
             elif kind == REAL:
                 _neighbour_walk(t, g, sums_ptr, walk, kind, p, q, REAL, SINGLE, HOW)
             elif kind == OSCILLATING:
