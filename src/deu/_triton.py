@@ -24,7 +24,7 @@ from ._settings import Settings
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 
 # How many numbers backward leaves its last step of each neuron and share of the positions, and how
-# many if no neighbour pulls; _triton_kernels.py says what they are.
+# many if no neighbour pulls; _triton_walks.py says what they are.
 SUMS, OWN_SUMS = 18, 7
 
 # Known without importing it, so that torch.compile sees a constant.
@@ -246,8 +246,8 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings) -> _Plan 
 def _plan_backward(
     grad: Tensor, t: Tensor, out: Tensor, a: Tensor, settings: Settings
 ) -> _BackwardPlan | None:
+    from ._triton_finish import finish
     from ._triton_kernels import backward as kernel
-    from ._triton_kernels import finish
 
     found = _lie(out, (t, grad), a.shape[0], settings.dim)
     if found is None:

@@ -1,0 +1,198 @@
+# mypy: ignore-errors
+"""On a GPU: what a neuron's coefficients make of it, and the arithmetic that it needs."""
+
+import triton
+import triton.language as tl
+
+from ._triton_elements import (
+    DOUBLE,
+    ENTIRE,
+    EXPONENTIAL,
+    HALF,
+    OSCILLATING,
+    POLYNOMIAL,
+    REAL,
+    SHORT,
+    SINGLE,
+    STEP,
+    inverse,
+)
+from ._triton_fast import FAST_ROOT
+from ._triton_rows import (
+    continuous_kind,
+    continuous_row,
+    continuous_snap,
+    continuous_solve,
+    paper_force,
+    paper_kind,
+    paper_row,
+    paper_snap,
+    paper_solve,
+)
+
+# Which arithmetic a neuron needs depends on its numbers: how large those of the response are
+# (AHEAD), all of them (NUMBER) and a frequency; how slow a real root is; and, for gradients, how
+# steep the numbers are in the coefficients, which is how much they amplify rounding errors.
+_FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(4.0), tl.constexpr(4.0), tl.constexpr(24.0)
+_HALF_AHEAD, _HALF_ROOT, _HALF_STEEP = tl.constexpr(8.0), tl.constexpr(0.5), tl.constexpr(500.0)
+_HALF_FAST_STEEP, _HALF_REAL_STEEP = tl.constexpr(16.0), tl.constexpr(250.0)
+_HALF_FREQUENCY = tl.constexpr(16.0)
+_NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexpr(64.0)
+_REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(24.0)
+_GROWTH = tl.constexpr(0.25)
+_FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
+NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
+# Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
+# stands in for the entire functions at a seam.
+_SLOWEST, _FASTEST, _BY_DOUBLE = tl.constexpr(1e-6), tl.constexpr(1e6), tl.constexpr(1e8)
+
+
+@triton.jit
+def any_of(condition, HOW: tl.constexpr):
+    if HOW.LANES:
+        condition = tl.max(condition.to(tl.int32), 0) > 0
+    return condition
+
+
+@triton.jit
+def largest_of(A, B, Af, Bf):
+    # NaN if there is one, which no comparison trusts.
+    total = tl.abs(A) + tl.abs(B) + tl.abs(Af) + tl.abs(Bf)
+    most = tl.maximum(tl.maximum(tl.abs(A), tl.abs(B)), tl.maximum(tl.abs(Af), tl.abs(Bf)))
+    return tl.where(total == total, most, total)
+
+
+@triton.jit
+def _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS: tl.constexpr):
+    # How steep the numbers are in the coefficients, roughly, where their terms cancel: products of
+    # the response with its own scales.  What is of one term, or of terms of one sign, cancels
+    # nothing.  Of oscillations Af = -1/c and Bf = -b/(c·√-Δ), of real roots Af = -Bf = -1/√Δ.
+    size = tl.maximum(tl.abs(a), tl.maximum(tl.abs(b), tl.abs(c)))
+    closeness = tl.abs(inverse(tl.where(kind == OSCILLATING, a * q, 1.0)))  # 2/√-Δ
+    swing = tl.maximum(tl.abs(Af), tl.abs(Bf))
+    wave = swing * tl.maximum(tl.abs(Af), closeness * closeness * size)
+    real = 2.0 * size * Af * Af * tl.abs(Af)
+    if CONTINUOUS:  # A and B have the same scales
+        own = tl.maximum(tl.abs(A), tl.abs(B))
+        wave = tl.maximum(wave, own * closeness * tl.maximum(closeness * size, 1.0))
+        real = tl.maximum(real, own * 2.0 * size * Af * Af)
+    other = swing * tl.maximum(swing, 1.0)
+    steep = tl.where(kind == OSCILLATING, wave, tl.where(kind == REAL, real, other))
+    return tl.where((kind == STEP) | (kind == POLYNOMIAL), 0.0, steep)
+
+
+@triton.jit
+def normal_form(
+    a, b, c, c1, c2, CONTINUOUS: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr
+):
+    # Row, forced coefficients, kind, the six numbers, and the arithmetic that they need: for
+    # values, or, with GRADIENTS, for gradients.
+    eps = tl.full((), HOW.EPS, tl.float64)
+    if CONTINUOUS:
+        a, b, c = continuous_snap(a, b, c, eps)
+        row = continuous_row(a, b, c, eps)
+        seam = row == 0
+        if HOW.MODE != DOUBLE:
+            # Narrow tensors have no digits that the closed forms lose, but right at a seam; and
+            # they are ten times as fast.
+            row = continuous_row(a, b, c, eps, 1)
+        p, q, A, B, Af, Bf = continuous_solve(row, a, b, c, c1, c2)
+        kind = continuous_kind(row)
+        if HOW.MODE != DOUBLE:
+            steep = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
+            seam = seam & ((steep <= _BY_DOUBLE) == 0)
+            if any_of(seam, HOW):
+                row = tl.where(seam, 0, row)
+                kind = continuous_kind(row)
+                p, q, A, B, Af, Bf = continuous_solve(row, a, b, c, c1, c2)
+        careful = kind == ENTIRE
+    else:
+        a, b, c = paper_snap(a, b, c, eps)
+        row = paper_row(a, b, c, eps)
+        a, b, c = paper_force(row, a, b, c)
+        kind = paper_kind(row)
+        p, q, A, B, Af, Bf = paper_solve(row, a, b, c, c1, c2)
+        careful = row != row
+    steepest = tl.zeros_like(a)
+    if GRADIENTS:
+        steepest = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
+    largest = largest_of(A, B, Af, Bf)
+    wave, real = kind == OSCILLATING, kind == REAL
+    rooted = real | (kind == EXPONENTIAL)
+    trusted = (tl.abs(p) <= _FASTEST) & (tl.abs(q) <= _FASTEST)
+    trusted = trusted & ((tl.abs(p) >= _SLOWEST) | (kind != EXPONENTIAL))
+    if HOW.MODE == DOUBLE:
+        mode = tl.where(row == row, DOUBLE, DOUBLE)
+    else:
+        ahead = tl.maximum(tl.abs(Af), tl.abs(Bf))
+        trusted = trusted & (largest <= _NUMBER)
+        # t/b and what falls behind it by a/b² are close at first.
+        lagging = (kind == EXPONENTIAL) & (Bf != 0)
+        trusted = trusted & ((ahead <= _HALF_AHEAD) | (lagging == 0))
+        # So are the responses of two roots that are close.
+        trusted = trusted & ((ahead <= _REAL_AHEAD) | (real == 0))
+        if CONTINUOUS:  # a root that grows does so up to the square of the cap; or time stops
+            grown = (tl.maximum(p, q) <= _GROWTH) & (p + q <= 0)
+            trusted = trusted & (grown | (real == 0))
+        trusted = trusted & ((tl.abs(q) <= _FREQUENCY) | (wave == 0))
+        fast = steepest <= (_HALF_FAST_STEEP if HOW.MODE == HALF else _FAST_STEEP)
+        fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) >= FAST_ROOT) | (real == 0))
+        if CONTINUOUS:  # where an oscillation grows, time stops
+            fast = fast & ((p <= 0) | (wave == 0))
+        if HOW.MODE == HALF:
+            trusted = trusted & (steepest <= tl.where(real, _HALF_REAL_STEEP, _HALF_STEEP))
+            fast = fast & (ahead <= _HALF_AHEAD)
+            fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (kind != EXPONENTIAL))
+            fast = fast & ((tl.abs(q) <= _HALF_FREQUENCY) | (wave == 0))
+            mode = tl.where(trusted, tl.where(fast, HALF, SINGLE), DOUBLE)
+        else:
+            trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
+            fast = fast & (ahead <= _FAST_AHEAD)
+            fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) <= _FAST_DECAY) | (rooted == 0))
+            if not CONTINUOUS:  # the bump multiplies the response near t = 0
+                fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
+            fast = fast & (tl.maximum(tl.abs(A), tl.abs(B)) <= _FAST_NUMBER)
+            mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
+    mode = tl.where(careful, DOUBLE, mode)
+    return row, a, b, c, kind, p, q, A, B, Af, Bf, mode
+
+
+@triton.jit
+def outward(p, HOW: tl.constexpr):
+    # A singular coefficient moved to the nearest of ±eps.
+    eps = tl.full((), HOW.EPS, tl.float64)
+    return tl.where(tl.abs(p) < eps, tl.where(p < 0, -eps, eps), p)
+
+
+@triton.jit
+def is_singular(p, HOW: tl.constexpr):
+    return tl.abs(p) < tl.full((), HOW.EPS, tl.float64)
+
+
+@triton.jit
+def load(pointer, mask, other, HOW: tl.constexpr):
+    # One number, or one a lane.
+    if HOW.LANES:
+        loaded = tl.load(pointer, mask, other)
+    else:
+        loaded = tl.load(pointer)
+    return loaded.to(tl.float64)
+
+
+@triton.jit
+def store(pointer, number, mask, HOW: tl.constexpr):
+    if HOW.LANES:
+        tl.store(pointer, number, mask)
+    else:
+        tl.store(pointer, number)
+
+
+@triton.jit
+def coefficients(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW: tl.constexpr):
+    return (
+        load(a_ptr + channel, mask, 1.0, HOW),
+        load(b_ptr + channel, mask, 1.0, HOW),
+        load(c_ptr + channel, mask, 1.0, HOW),
+        load(c1_ptr + channel, mask, 0.0, HOW),
+        load(c2_ptr + channel, mask, 0.0, HOW),
+    )

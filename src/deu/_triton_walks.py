@@ -1,0 +1,465 @@
+# mypy: ignore-errors
+"""How the Triton kernels walk over a tensor.
+
+A program walks over a share of the positions, tile by tile, keeps its sums in registers and stores
+them once.  A tile is of one of two shapes.  Where positions lie along memory, a program keeps to
+one channel, whose kind is then known, and a tile is so many groups of neighbours.  Where channels
+do (``LANES``), a tile is so many positions of so many channels, each of its own kind.
+"""
+
+from collections import namedtuple
+
+import triton
+import triton.language as tl
+
+from ._triton import OWN_SUMS, SUMS
+from ._triton_elements import (
+    DOUBLE,
+    ENTIRE,
+    EXPONENTIAL,
+    HALF,
+    MIXED,
+    OSCILLATING,
+    REAL,
+    SHORT,
+    arithmetic,
+    at_least,
+    at_most,
+    gradients,
+    neighbour_sums,
+    value,
+)
+from ._triton_entire import entire_point
+from ._triton_fast import fast_gradients, fast_unit, fast_value, gathered
+from ._triton_forms import coefficients, load, normal_form, outward, store
+from ._triton_mixed import mixed_gradients, mixed_neighbour_sums, mixed_unit, mixed_value
+
+# Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
+# and of what is beyond the stop; ten of the neighbour's; and of the inputs.
+ALL_SUMS, OWN, INPUTS = tl.constexpr(SUMS), tl.constexpr(OWN_SUMS), tl.constexpr(SUMS - 1)
+
+
+@triton.jit
+def narrow(x, pointer, MODE: tl.constexpr):
+    # x in the type that the pointer points to; overflow becomes its largest number.
+    TYPE: tl.constexpr = pointer.dtype.element_ty
+    if MODE == DOUBLE and TYPE != tl.float64:
+        largest = tl.full(
+            (), 3.3895313892515355e38 if TYPE == tl.bfloat16 else 3.4028234663852886e38, tl.float64
+        )
+        x = at_least(at_most(x, largest, MODE), -largest, MODE).to(tl.float32)
+    if TYPE == tl.float16:
+        x = at_least(at_most(x, 65504.0, HALF), -65504.0, HALF)
+    return x.to(TYPE)
+
+
+@triton.constexpr_function
+def _is_fast(KIND, MODE, HOW):
+    # Whether the chip's own functions do it, see _triton_fast.py.
+    if KIND == REAL:
+        return MODE != DOUBLE
+    return MODE in (HALF, SHORT) and KIND in (OSCILLATING, MIXED)
+
+
+@triton.constexpr_function
+def _is_mixed(KIND, HOW):
+    # Whether they are those of _triton_mixed.py.
+    return KIND == MIXED and not HOW.CONTINUOUS
+
+
+@triton.jit
+def _unit(kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+        unit = mixed_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
+    elif _is_fast(KIND, MODE, HOW):
+        unit = fast_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
+    else:
+        unit = arithmetic(kind, p, q, A, B, Af, Bf, MODE, HOW)
+    return unit
+
+
+@triton.jit
+def _bounded(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    # KIND = ENTIRE: every element brings its own kind, and there may be one of this.
+    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+        y = mixed_value(x, unit, MODE, HOW)
+    elif _is_fast(KIND, MODE, HOW):
+        y = fast_value(x, unit, KIND, MODE, HOW)
+    elif KIND == ENTIRE:
+        y = value(x, unit, MIXED, MODE, HOW)
+        stopped = at_most(x, unit.stop, MODE)
+        at_seam, _, _, _, _, _, _ = entire_point(stopped, unit, HOW.MAX_EXPONENT)
+        y = tl.where(unit.kind == ENTIRE, at_seam, y)
+    else:
+        y = value(x, unit, KIND, MODE, HOW)
+    bound = tl.full((), HOW.BOUND, y.dtype)
+    return at_least(at_most(y, bound, MODE), -bound, MODE)
+
+
+@triton.jit
+def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    more = x * 0.0
+    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = mixed_gradients(
+            x, g, unit, MODE, HOW
+        )
+    elif _is_fast(KIND, MODE, HOW):
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = fast_gradients(
+            x, g, unit, KIND, MODE, HOW
+        )
+    elif KIND == ENTIRE:
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped = gradients(x, g, unit, MIXED, MODE, HOW)
+        entire = unit.kind == ENTIRE
+        _, slope, by_p, by_q, by_A, by_B, by_Af = entire_point(
+            at_most(x, unit.stop, MODE), unit, HOW.MAX_EXPONENT
+        )
+        beyond = x > unit.stop
+        moved = tl.where(entire, tl.where(beyond, 0.0, g * slope), moved)
+        stopped = tl.where(entire, tl.where(beyond, g * slope, 0.0), stopped)
+        n_p, n_q = tl.where(entire, g * by_p, n_p), tl.where(entire, g * by_q, n_q)
+        n_A, n_B = tl.where(entire, g * by_A, n_A), tl.where(entire, g * by_B, n_B)
+        n_Af = tl.where(entire, g * by_Af, n_Af)
+    else:
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped = gradients(x, g, unit, KIND, MODE, HOW)
+    return moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more
+
+
+# A walk: from which position to which, how many channels there are, and which are walked along.
+Walk = namedtuple("Walk", ["first", "last", "inner", "channel", "channels", "mask", "share"])
+# A tensor: where it begins, and its strides.
+Strided = namedtuple("Strided", ["pointer", "outer", "channel", "inner"])
+
+
+@triton.jit
+def walk_of(channels, positions, share, inner, HOW: tl.constexpr):
+    program = tl.program_id(0)
+    if HOW.LANES:
+        blocks = tl.cdiv(channels, HOW.WIDTH)
+        channel = program % blocks * HOW.WIDTH + tl.arange(0, HOW.WIDTH)
+        split = program // blocks
+    else:
+        blocks = channels
+        channel = program % blocks
+        split = program // blocks
+    mask = channel < channels
+    if HOW.WIDE:
+        first = split.to(tl.int64) * share
+        channel = channel.to(tl.int64)
+    else:
+        first = split * share
+    return Walk(first, tl.minimum(first + share, positions), inner, channel, channels, mask, split)
+
+
+@triton.jit
+def _start(walk, HOW: tl.constexpr):
+    # The first tile's positions, and each as an index along the outer and the inner dimension.
+    if HOW.LANES:
+        position = walk.first + tl.arange(0, HOW.HEIGHT)
+    else:
+        position = walk.first + tl.arange(0, HOW.HEIGHT) * HOW.WIDTH
+    outer = position * 0
+    if not HOW.FLAT:
+        outer = position // walk.inner
+    return position, outer, position - outer * walk.inner
+
+
+@triton.jit
+def _next(position, outer, inner, walk, HOW: tl.constexpr):
+    # The same of the tile after it; no division is worth being done for each.
+    STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
+    if not HOW.FLAT:
+        whole = STRIDE // walk.inner
+        inner += STRIDE - whole * walk.inner
+        over = inner >= walk.inner
+        inner = tl.where(over, inner - walk.inner, inner)
+        outer += whole + over.to(tl.int32)
+    return position + STRIDE, outer, inner
+
+
+@triton.jit
+def _tile(x, position, outer, inner, walk, HOW: tl.constexpr):
+    # Pointers to a tile's elements, and which of them are within the walk.
+    inside = (position < walk.last)[:, None]
+    if HOW.FLAT:
+        offset = position * x.inner
+    else:
+        offset = outer * x.outer + inner * x.inner
+    if HOW.LANES:
+        inside = inside & walk.mask[None, :]
+        offset = offset[:, None] + (walk.channel * x.channel)[None, :]
+    else:
+        WIDTH: tl.constexpr = HOW.WIDTH  # Triton 3.6 takes no attribute here
+        offset = tl.multiple_of(offset, WIDTH)
+        offset = (walk.channel * x.channel) + offset[:, None] + tl.arange(0, HOW.WIDTH)[None, :]
+    return x.pointer + offset, inside
+
+
+@triton.constexpr_function
+def occurs(KIND, HOW):
+    # Whether the solution has rows of this kind.
+    return KIND in (REAL, OSCILLATING) or not HOW.CONTINUOUS
+
+
+@triton.constexpr_function
+def has_fast(KIND, HOW):
+    # Whether there is a faster arithmetic than SINGLE for the kind.
+    return KIND in (OSCILLATING, REAL) or (HOW.MODE == HALF and KIND == EXPONENTIAL)
+
+
+@triton.constexpr_function
+def few(HOW):
+    # A quarter of a tile, for float64: there is work enough in each element, and less to compile.
+    return HOW._replace(HEIGHT=max(1, HOW.HEIGHT * HOW.WIDTH // 4), WIDTH=1)
+
+
+@triton.constexpr_function
+def _alone(HOW):
+    # For one channel of a tile that holds many, in float64.
+    return HOW._replace(LANES=False, HEIGHT=max(1, HOW.HEIGHT * HOW.WIDTH // 4), WIDTH=1)
+
+
+@triton.jit
+def _one_channel(walk, i, HOW: tl.constexpr):
+    # The walk along the i-th channel of a tile.
+    channel = tl.sum(tl.where(tl.arange(0, HOW.WIDTH) == i, walk.channel, 0), 0)
+    return Walk(
+        walk.first,
+        walk.last,
+        walk.inner,
+        channel,
+        walk.channels,
+        channel < walk.channels,
+        walk.share,
+    )
+
+
+@triton.jit
+def holds(condition, i, HOW: tl.constexpr):
+    # Whether it holds for the i-th channel of a tile.
+    return tl.sum(tl.where(tl.arange(0, HOW.WIDTH) == i, condition.to(tl.int32), 0), 0) > 0
+
+
+@triton.jit
+def forward_walk(
+    t, y, walk, kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
+):
+    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, HOW)
+    TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
+    STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
+    position, outer, inner = _start(walk, HOW)
+    # The loop carries its pointers: Triton's passes take far less time then.
+    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+    y_at, _ = _tile(y, position, outer, inner, walk, HOW)
+    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+        x = tl.load(t_at, inside, 0.0).to(TYPE)
+        found = _bounded(x, unit, KIND, MODE, HOW)
+        tl.store(y_at, narrow(found, y.pointer, MODE), inside)
+        position, outer, inner = _next(position, outer, inner, walk, HOW)
+        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+        y_at, _ = _tile(y, position, outer, inner, walk, HOW)
+
+
+@triton.jit
+def forward_alone(t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW: tl.constexpr):
+    # One channel of a tile in float64: all of the tile in it would be far slower.
+    ALONE: tl.constexpr = _alone(HOW)
+    KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+    one = _one_channel(walk, i, HOW)
+    a, b, c, c1, c2 = coefficients(
+        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
+    )
+    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(
+        a, b, c, c1, c2, HOW.CONTINUOUS, False, ALONE
+    )
+    if kind == OSCILLATING:
+        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
+    else:
+        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
+
+
+@triton.jit
+def _summed(tile, HOW: tl.constexpr):
+    total = tl.sum(tile.to(tl.float64), 0)
+    if not HOW.LANES:
+        total = tl.sum(total, 0)
+    return total
+
+
+@triton.jit
+def _keep(sums_ptr, i: tl.constexpr, total, walk, HOW: tl.constexpr):
+    COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
+    place = (walk.share * COUNT + i).to(tl.int64) * walk.channels + walk.channel
+    store(sums_ptr + place, total, walk.mask, HOW)
+
+
+@triton.jit
+def keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW: tl.constexpr):
+    _keep(sums_ptr, 0, s0, walk, HOW)
+    _keep(sums_ptr, 1, s1, walk, HOW)
+    _keep(sums_ptr, 2, s2, walk, HOW)
+    _keep(sums_ptr, 3, s3, walk, HOW)
+    _keep(sums_ptr, 4, s4, walk, HOW)
+    _keep(sums_ptr, 5, s5, walk, HOW)
+    _keep(sums_ptr, 6, s6, walk, HOW)
+
+
+@triton.jit
+def backward_walk(
+    t,
+    g,
+    out,
+    walk,
+    kind,
+    p,
+    q,
+    A,
+    B,
+    Af,
+    Bf,
+    KIND: tl.constexpr,
+    MODE: tl.constexpr,
+    HOW: tl.constexpr,
+):
+    # What of the gradient goes to t, and the sums for the coefficients.
+    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, HOW)
+    TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
+    FAST: tl.constexpr = _is_fast(KIND, MODE, HOW)
+    HEIGHT: tl.constexpr = HOW.HEIGHT
+    WIDTH: tl.constexpr = HOW.WIDTH
+    STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
+    z = tl.zeros((HEIGHT, WIDTH), TYPE)
+    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = z, z, z, z, z, z, z, z
+    position, outer, inner = _start(walk, HOW)
+    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+    g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+    out_at, _ = _tile(out, position, outer, inner, walk, HOW)
+    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+        x = tl.load(t_at, inside, 0.0).to(TYPE)
+        gradient = tl.load(g_at, inside, 0.0).to(TYPE)
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
+            x, gradient, unit, KIND, MODE, HOW
+        )
+        tl.store(out_at, narrow(moved, out.pointer, MODE), inside)
+        position, outer, inner = _next(position, outer, inner, walk, HOW)
+        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+        g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+        out_at, _ = _tile(out, position, outer, inner, walk, HOW)
+        s_p += n_p
+        s_q += n_q
+        s_A += n_A
+        s_B += n_B
+        s_Af += n_Af
+        s_Bf += n_Bf
+        if FAST and KIND != OSCILLATING:
+            s_stopped += stopped
+            s_more += more
+        elif HOW.CONTINUOUS and not FAST:
+            s_stopped += stopped
+    if FAST and _is_mixed(KIND, HOW):
+        s_p += unit.f1 * s_stopped
+        s_q += unit.f2 * s_more
+        s_stopped = z
+    elif FAST:
+        s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
+            unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
+        )
+        s_stopped = z
+    return (
+        _summed(s_p, HOW), _summed(s_q, HOW), _summed(s_A, HOW), _summed(s_B, HOW),
+        _summed(s_Af, HOW), _summed(s_Bf, HOW), _summed(s_stopped, HOW),
+    )  # fmt: skip
+
+
+@triton.jit
+def neighbour_walk(
+    t, g, sums_ptr, walk, kind, p, q, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
+):
+    if MODE == SHORT:
+        unit = mixed_unit(kind, p, q, p, p, p, p, MODE, HOW)
+    else:
+        unit = arithmetic(kind, p, q, p, p, p, p, MODE, HOW)
+    TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
+    HEIGHT: tl.constexpr = HOW.HEIGHT
+    WIDTH: tl.constexpr = HOW.WIDTH
+    STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
+    z = tl.zeros((HEIGHT, WIDTH), TYPE)
+    s0, s1, s2, s3, s4, s5, s6, s7, s8, s9 = z, z, z, z, z, z, z, z, z, z
+    inputs = tl.zeros((HEIGHT, WIDTH), tl.float64)
+    position, outer, inner = _start(walk, HOW)
+    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+    g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+        x = tl.load(t_at, inside, 0.0).to(TYPE)
+        gradient = tl.load(g_at, inside, 0.0).to(TYPE)
+        position, outer, inner = _next(position, outer, inner, walk, HOW)
+        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+        g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+        if MODE == SHORT:
+            n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = mixed_neighbour_sums(
+                x, gradient, unit, MODE, HOW
+            )
+        else:
+            n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = neighbour_sums(
+                x, gradient, unit, KIND, MODE, HOW
+            )
+        s0 += n0
+        s1 += n1
+        s2 += n2
+        s3 += n3
+        s4 += n4
+        s5 += n5
+        s6 += n6
+        s7 += n7
+        s8 += n8
+        s9 += n9
+        inputs += x.to(tl.float64)
+    _keep(sums_ptr, OWN, _summed(s0, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 1, _summed(s1, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 2, _summed(s2, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 3, _summed(s3, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 4, _summed(s4, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 5, _summed(s5, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 6, _summed(s6, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 7, _summed(s7, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 8, _summed(s8, HOW), walk, HOW)
+    _keep(sums_ptr, OWN + 9, _summed(s9, HOW), walk, HOW)
+    _keep(sums_ptr, INPUTS, _summed(inputs, HOW), walk, HOW)
+
+
+@triton.jit
+def neighbour_alone(t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW: tl.constexpr):
+    ALONE: tl.constexpr = _alone(HOW)
+    one = _one_channel(walk, i, HOW)
+    a = outward(load(a_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
+    b = outward(load(b_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
+    c = outward(load(c_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
+    zero = tl.zeros_like(a)
+    _, _, _, _, kind, p, q, _, _, _, _, _ = normal_form(a, b, c, zero, zero, False, False, ALONE)
+    if kind == OSCILLATING:
+        neighbour_walk(t, g, sums_ptr, one, kind, p, q, OSCILLATING, DOUBLE, ALONE)
+    else:
+        neighbour_walk(t, g, sums_ptr, one, kind, p, q, MIXED, DOUBLE, ALONE)
+
+
+@triton.jit
+def backward_alone(
+    t, g, out, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, sums_ptr, walk, i, HOW: tl.constexpr
+):
+    ALONE: tl.constexpr = _alone(HOW)
+    KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+    one = _one_channel(walk, i, HOW)
+    a, b, c, c1, c2 = coefficients(
+        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
+    )
+    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(
+        a, b, c, c1, c2, HOW.CONTINUOUS, True, ALONE
+    )
+    if kind == OSCILLATING:
+        s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+            t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
+        )
+    else:
+        s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+            t, g, out, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE
+        )
+    keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, one, ALONE)
