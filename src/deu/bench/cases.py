@@ -14,6 +14,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 _PLAIN = ("copy", "ReLU", "GELU", "SiLU", "PReLU")
 _UNITS = (
     "deu",
+    "deu trained",
     "deu waves",
     "deu spread",
     "deu random",
@@ -21,7 +22,7 @@ _UNITS = (
     "deu one subspace",
     "deu ten subspaces",
 )
-_FEW = ("copy", "GELU", "PReLU", "deu", "deu waves", "deu random", "deu ten subspaces")
+_FEW = ("copy", "GELU", "PReLU", "deu", "deu trained", "deu waves", "deu ten subspaces")
 _MAIN = (*_PLAIN, *_UNITS)
 _ALL = (*_PLAIN, "Snake", "rational", *_UNITS, "deu relu", "reference", "reference compiled")
 # A KAN layer has a function on each edge, so it stands beside a linear layer with its activation.

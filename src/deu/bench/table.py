@@ -22,8 +22,9 @@ _EXPLANATION = """\
   SGD. float32 may use TF32 on a GPU.
 - Memory: on a GPU the peak that a training step adds, on a CPU what autograd keeps.
 - "deu" is a layer of units as it is by default, near GELU in the continuous solution; "waves",
-  "spread", "random" and "relu" are other starts of it. "deu paper" is the paper's solution from its
-  random start; a layer of one or of ten subspaces is in the paper's solution too.
+  "spread", "random" and "relu" are other starts of it, and "trained" is what training on images
+  makes of it. "deu paper" is the paper's solution from its random start; a layer of one or of ten
+  subspaces is in the paper's solution too.
 - Units in 16-bit layers keep float32 coefficients, as under autocast. On (B, T, C) PReLU has one
   parameter. A KAN layer has a function on each edge, so it stands beside a linear layer with its
   activation ("dense")."""
