@@ -169,6 +169,21 @@ def exp2_and_less_one(
 
 
 @triton.jit
+def fast_sine_cosine(angle, PTX: tl.constexpr):
+    # The chip's own, of an angle in radians.
+    if PTX:
+        sine = tl.inline_asm_elementwise(
+            "sin.approx.ftz.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1
+        )
+        cosine = tl.inline_asm_elementwise(
+            "cos.approx.ftz.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1
+        )
+    else:
+        sine, cosine = tl.sin(angle), tl.cos(angle)
+    return sine, cosine
+
+
+@triton.jit
 def sine_cosine(
     x, hi, lo, MODE: tl.constexpr, PTX: tl.constexpr = False, NARROW: tl.constexpr = False
 ):
@@ -177,15 +192,7 @@ def sine_cosine(
     if MODE == HALF:
         turns = tl.fma(x, hi, 12582912.0) - 12582912.0
         angle = tl.fma(x, hi, -turns) * TWO_PI
-        if PTX:
-            sine = tl.inline_asm_elementwise(
-                "sin.approx.ftz.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1
-            )
-            cosine = tl.inline_asm_elementwise(
-                "cos.approx.ftz.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1
-            )
-        else:
-            sine, cosine = tl.sin(angle), tl.cos(angle)
+        sine, cosine = fast_sine_cosine(angle, PTX)
         cosine_less_one = cosine - 1.0
     elif MODE != DOUBLE:
         shifted = tl.fma(x, hi, 12582912.0)

@@ -24,6 +24,7 @@ from ._triton_elements import (
     at_most,
     exp2_and_less_one,
     fast_exp2,
+    fast_sine_cosine,
     inverse,
     sine_cosine,
     smooth_step,
@@ -133,16 +134,7 @@ def _exponentials(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.const
 @triton.jit
 def _sine_cosine(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     if MODE == HALF:
-        angle = x * unit.hi
-        if HOW.PTX:
-            sine = tl.inline_asm_elementwise(
-                "sin.approx.ftz.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1
-            )
-            cosine = tl.inline_asm_elementwise(
-                "cos.approx.ftz.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1
-            )
-        else:
-            sine, cosine = tl.sin(angle), tl.cos(angle)
+        sine, cosine = fast_sine_cosine(x * unit.hi, HOW.PTX)
     else:
         sine, cosine, _ = sine_cosine(x, unit.hi, unit.lo, MODE, HOW.PTX)
     return sine, cosine
