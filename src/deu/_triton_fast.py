@@ -199,10 +199,8 @@ def _responses(x, r, over_r, e, less_one, live, MODE: tl.constexpr):
 
 
 @triton.jit
-def fast_value(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
-    # y(x), not yet bounded.
-    e1, e2, less1, less2, _, _, _ = _exponentials(x, unit, KIND, MODE, HOW)
-    positive = x > 0
+def _basis(x, e1, e2, positive, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    # The two functions that y is made of, and their factors on this side of 0.
     h1, h2 = e1, e2
     A, B = unit.A, unit.B
     if KIND != REAL:
@@ -211,6 +209,15 @@ def fast_value(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexp
             sine = tl.where(unit.real, 1.0, sine)
         h1, h2 = e1 * cosine, e2 * sine
         A, B = tl.where(positive, unit.At, A), tl.where(positive, unit.Bt, B)
+    return h1, h2, A, B
+
+
+@triton.jit
+def fast_value(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    # y(x), not yet bounded.
+    e1, e2, less1, less2, _, _, _ = _exponentials(x, unit, KIND, MODE, HOW)
+    positive = x > 0
+    h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
     y = A * h1 + B * h2
     if KIND == OSCILLATING:
         y -= tl.where(positive, unit.Af, 0.0)
@@ -236,14 +243,7 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
     positive = x > 0
     gx = g * x
     gp = tl.where(positive, g, 0.0)
-    h1, h2 = e1, e2
-    A, B = unit.A, unit.B
-    if KIND != REAL:
-        sine, cosine = _sine_cosine(x, unit, MODE, HOW)
-        if KIND == MIXED:
-            sine = tl.where(unit.real, 1.0, sine)
-        h1, h2 = e1 * cosine, e2 * sine
-        A, B = tl.where(positive, unit.At, A), tl.where(positive, unit.Bt, B)
+    h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
     live1, live2 = h1, h2
     if KIND != OSCILLATING:
         live1, live2 = tl.where(free1, h1, 0.0), tl.where(free2, h2, 0.0)

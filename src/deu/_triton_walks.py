@@ -260,17 +260,25 @@ def forward_walk(
 
 
 @triton.jit
+def _form_alone(
+    a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one, GRADIENTS: tl.constexpr, ALONE: tl.constexpr
+):
+    a, b, c, c1, c2 = coefficients(
+        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
+    )
+    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(
+        a, b, c, c1, c2, ALONE.CONTINUOUS, GRADIENTS, ALONE
+    )
+    return kind, p, q, A, B, Af, Bf
+
+
+@triton.jit
 def forward_alone(t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW: tl.constexpr):
     # One channel of a tile in float64: all of the tile in it would be far slower.
     ALONE: tl.constexpr = _alone(HOW)
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = _one_channel(walk, i, HOW)
-    a, b, c, c1, c2 = coefficients(
-        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
-    )
-    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(
-        a, b, c, c1, c2, HOW.CONTINUOUS, False, ALONE
-    )
+    kind, p, q, A, B, Af, Bf = _form_alone(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one, False, ALONE)
     if kind == OSCILLATING:
         forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
     else:
@@ -448,12 +456,7 @@ def backward_alone(
     ALONE: tl.constexpr = _alone(HOW)
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = _one_channel(walk, i, HOW)
-    a, b, c, c1, c2 = coefficients(
-        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
-    )
-    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(
-        a, b, c, c1, c2, HOW.CONTINUOUS, True, ALONE
-    )
+    kind, p, q, A, B, Af, Bf = _form_alone(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one, True, ALONE)
     if kind == OSCILLATING:
         s0, s1, s2, s3, s4, s5, s6 = backward_walk(
             t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
