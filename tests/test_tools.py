@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch._inductor.utils import fresh_cache
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
@@ -146,6 +147,26 @@ def test_inductor() -> None:
         got = step(compiled, net.parameters(), x := torch.randn(8, 3))
     for a, b in zip(got, step(net, net.parameters(), x), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("_fresh_dynamo")
+def test_inductor_keeps_its_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It keeps convolutions in channels_last: units between them take that as it is."""
+    net = nn.Sequential(nn.Conv2d(3, 32, 3), deu.DEU(32), nn.Conv2d(32, 32, 3))
+    x = torch.randn(4, 3, 16, 16)
+    seen = []
+    forward = deu._ops._forward
+
+    def look(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        seen.append(t.is_contiguous(memory_format=torch.channels_last))
+        return forward(t, *rest)
+
+    monkeypatch.setattr(deu._ops, "_forward", look)
+    with fresh_cache(), warnings.catch_warnings(), torch.inference_mode():
+        warnings.simplefilter("ignore")
+        got = torch.compile(net, fullgraph=True)(x)
+        torch.testing.assert_close(got, net(x))
+    assert seen == [True]
 
 
 @pytest.mark.usefixtures("_fresh_dynamo")

@@ -1,6 +1,6 @@
 """The unit as operators that PyTorch's tools understand, and its place in autograd.
 
-``deu::forward`` and ``deu::backward`` are registered with ``torch.library``, so that
+``deu::forward`` and ``deu::backward`` are defined in ``torch.library``, so that
 ``torch.compile`` and ``torch.export`` see one node each.  In plain eager mode the same two
 functions are called from an ``autograd.Function``, which costs a fraction of an operator call:
 in a layer of a few thousand numbers that is most of the time.
@@ -8,6 +8,7 @@ in a layer of a few thousand numbers that is most of the time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -119,59 +120,49 @@ class EagerDEU(torch.autograd.Function):
 _eager = super(torch.autograd.Function, EagerDEU).apply
 
 
-@torch.library.custom_op("deu::forward", mutates_args=())
-def forward_op(
-    t: Tensor,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor,
-    c1: Tensor,
-    c2: Tensor,
-    dim: int,
-    solution: str,
-    eps: float,
-    sharpness: float,
-    max_exponent: float,
-    bound: float,
-    max_grad_norm: float,
-    training: bool,
-) -> tuple[Tensor, Tensor]:
-    settings = Settings(dim, solution, eps, sharpness, max_exponent, bound, max_grad_norm, training)
-    return _forward(t, (a, b, c, c1, c2), settings)
+_LIBRARY = torch.library.Library("deu", "DEF")
+_UNITS = "Tensor t, Tensor a, Tensor b, Tensor c, Tensor c1, Tensor c2"
+_SETTINGS = (
+    "int dim, str solution, float eps, float sharpness, float max_exponent, float bound, "
+    "float max_grad_norm, bool training"
+)
 
 
-@forward_op.register_fake
+def _define(name: str, arguments: str, results: str, run: Callable[..., Any]) -> Any:
+    """An operator that takes its tensors in whatever layout suits its neighbours.
+
+    By ``torch.library.custom_op`` a call would take a quarter longer; without the tag
+    ``torch.compile`` would transpose what it keeps in ``channels_last`` before and after it.
+    """
+    schema = f"{name}({arguments}, {_SETTINGS}) -> ({results})"
+    _LIBRARY.define(schema, tags=(torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag))
+    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    return getattr(torch.ops.deu, name).default
+
+
+def _run_forward(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    return _forward(t, rest[:5], Settings(*rest[5:]))
+
+
+def _run_backward(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    return _backward(grad, t, rest[:5], saved, Settings(*rest[5:]))
+
+
+forward_op = _define("forward", _UNITS, "Tensor, Tensor", _run_forward)
+backward_op = _define(
+    "backward",
+    f"Tensor grad, Tensor saved, {_UNITS}",
+    "Tensor, Tensor, Tensor, Tensor, Tensor, Tensor",
+    _run_backward,
+)
+
+
+@torch.library.register_fake("deu::forward", lib=_LIBRARY)
 def _forward_fake(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(t), _new_saved(t, rest[:5], Settings(*rest[5:]))
 
 
-@torch.library.custom_op("deu::backward", mutates_args=())
-def backward_op(
-    grad: Tensor,
-    saved: Tensor,
-    t: Tensor,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor,
-    c1: Tensor,
-    c2: Tensor,
-    dim: int,
-    solution: str,
-    eps: float,
-    sharpness: float,
-    max_exponent: float,
-    bound: float,
-    max_grad_norm: float,
-    training: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    settings = Settings(dim, solution, eps, sharpness, max_exponent, bound, max_grad_norm, training)
-    grad_t, grad_a, grad_b, grad_c, grad_c1, grad_c2 = _backward(
-        grad, t, (a, b, c, c1, c2), saved, settings
-    )
-    return grad_t, grad_a, grad_b, grad_c, grad_c1, grad_c2
-
-
-@backward_op.register_fake
+@torch.library.register_fake("deu::backward", lib=_LIBRARY)
 def _backward_fake(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return torch.empty_like(t), *(torch.empty_like(p) for p in rest[:5])
 
@@ -190,7 +181,9 @@ def _op_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
     return *grads, *[None] * len(ctx.settings)
 
 
-forward_op.register_autograd(_op_backward, setup_context=_setup_context)
+torch.library.register_autograd(
+    "deu::forward", _op_backward, setup_context=_setup_context, lib=_LIBRARY
+)
 
 
 _transforms = torch._C._functorch.peek_interpreter_stack
