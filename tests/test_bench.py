@@ -213,7 +213,7 @@ def test_interrupted_keeps_what_was_measured(tmp_path, capsys, monkeypatch, call
 
 
 def test_out_of_budget_says_what_was_left_out(tmp_path, capsys):
-    forms = [Form("MLP", models.TRAINING, 2, compiled=True)]
+    forms = [Form("MLP", models.TRAINING, 2, how=models.COMPILED)]
     code = run("--budget", "0.5", "--out", str(tmp_path), cases=[SMALL], forms=forms)
     assert code == 0
     assert {row["status"] for row in lines(tmp_path)} == {"left out"}
@@ -321,7 +321,9 @@ def test_cases_are_whole(device, quick):
     assert {case.layout for case in cases} == {NCHW, LAST, NC, BTC}
     assert {case.dtype for case in cases} == {"float32", "bfloat16", "float16"}
     assert {form.network for form in forms} == {"ResNet-18", "MLP", "CNN"}
-    assert {form.compiled for form in forms} == {False, True}
+    hows = {models.EAGER, models.COMPILED}
+    captured = {models.CAPTURED} if device == "cuda" and not quick else set()
+    assert {form.how for form in forms} == hows | captured
     limited = [case for case in cases if case.limits(device)]
     assert len(limited) == (4 if device == "cuda" and not quick else 0)
 
@@ -383,7 +385,11 @@ def test_rows_come_back_from_their_file(tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_run_on_a_gpu(tmp_path):
     cases = [SMALL, Case((8, 64, 56, 56), LAST, "bfloat16", FEW)]
-    forms = [Form("CNN", work, 4, providers=("ReLU", "deu")) for work in models._LIMITS]
+    forms = [
+        Form("CNN", work, 4, how=how, providers=("ReLU", "deu"))
+        for work in models._LIMITS
+        for how in (models.EAGER, models.CAPTURED)
+    ]
     arguments = cli._parser().parse_args(["bench", "--rounds", "3", "--out", str(tmp_path)])
     assert command.bench(arguments, cases, forms) == 0
     found = lines(tmp_path)

@@ -26,6 +26,8 @@ TRAINING, INFERENCE = "training step", "inference"
 BASE = "ReLU"
 _EAGER = ("ReLU", "GELU", "PReLU", "Snake", "deu", "deu paper")
 _COMPILED = ("ReLU", "deu")
+_CAPTURED = ("ReLU", "GELU", "deu", "deu paper")
+EAGER, COMPILED, CAPTURED = "eager", "compiled", "captured"  # the last in a CUDA graph
 _LIMITS = {TRAINING: 1.10, INFERENCE: 1.05}  # of ResNet-18 on a GPU
 _GPU_SECONDS = 0.05  # of one timing
 _BLOCK_NUMBERS = 12_500  # for blocks of 32: float64 takes a lot of memory
@@ -50,7 +52,7 @@ class Form:
     batch: int = 128
     layout: str = NCHW
     autocast: bool = False
-    compiled: bool = False
+    how: str = EAGER
     providers: tuple[str, ...] = _EAGER
 
     @property
@@ -59,8 +61,7 @@ class Form:
 
     @property
     def title(self) -> str:
-        how = "compiled" if self.compiled else "eager"
-        return f"{self.network} {self.layout} {self.dtype} batch {self.batch}, {how}"
+        return f"{self.network} {self.layout} {self.dtype} batch {self.batch}, {self.how}"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -69,12 +70,13 @@ class Form:
     @property
     def needs(self) -> float:
         """Seconds that have to be left of a budget to begin with it."""
-        if not self.compiled:
+        if self.how != COMPILED:
             return 5.0
         return {"ResNet-18": 90.0 if self.work == TRAINING else 45.0}.get(self.network, 30.0)
 
     def limits(self, device: str) -> dict[str, float]:
-        return _LIMITS if device == "cuda" and self.network == "ResNet-18" else {}
+        limited = device == "cuda" and self.network == "ResNet-18" and self.how != CAPTURED
+        return _LIMITS if limited else {}
 
 
 def model_forms(device: str, quick: bool = False) -> list[Form]:
@@ -83,13 +85,13 @@ def model_forms(device: str, quick: bool = False) -> list[Form]:
         return [
             *(Form("CNN", work, 8, providers=_COMPILED) for work in (TRAINING, INFERENCE)),
             Form("MLP", TRAINING, 8, providers=_COMPILED),
-            Form("MLP", INFERENCE, 8, compiled=True, providers=_COMPILED),
+            Form("MLP", INFERENCE, 8, how=COMPILED, providers=_COMPILED),
             Form("ResNet-18", TRAINING, 2, providers=_COMPILED),
         ]
     both = (TRAINING, INFERENCE)
     small = [Form(name, work) for name in ("MLP", "CNN") for work in both]
     small_compiled = [
-        Form(name, work, compiled=True, providers=_COMPILED)
+        Form(name, work, how=COMPILED, providers=_COMPILED)
         for name in ("MLP", "CNN")
         for work in both
     ]
@@ -101,20 +103,27 @@ def model_forms(device: str, quick: bool = False) -> list[Form]:
             for autocast in (False, True)
             for work in both
         ]
-        hard = [Form("ResNet-18", work, 16, compiled=True, providers=_COMPILED) for work in both]
+        hard = [Form("ResNet-18", work, 16, how=COMPILED, providers=_COMPILED) for work in both]
         return [*resnet, *small, *small_compiled, *last, *hard]
     ways = [(NCHW, False), (LAST, True), (LAST, False), (NCHW, True)]
-    eager = [
-        Form("ResNet-18", work, layout=layout, autocast=autocast)
-        for layout, autocast in ways
-        for work in both
+
+    def resnet18(how: str, providers: tuple[str, ...]) -> list[list[Form]]:
+        """For each way, a training step and inference."""
+        return [
+            [Form("ResNet-18", work, 128, *way, how, providers) for work in both] for way in ways
+        ]
+
+    eager, captured = resnet18(EAGER, _EAGER), resnet18(CAPTURED, _CAPTURED)
+    by_compiler = resnet18(COMPILED, _COMPILED)
+    return [
+        *(form for pair in zip(eager, captured, strict=True) for forms in pair for form in forms),
+        *by_compiler[1],
+        *by_compiler[0],
+        *small,
+        *small_compiled,
+        *by_compiler[2],
+        *by_compiler[3],
     ]
-    hard = [
-        Form("ResNet-18", work, 128, layout, autocast, True, _COMPILED)
-        for layout, autocast in (ways[1], ways[0], *ways[2:])
-        for work in both
-    ]
-    return [*eager, *hard[:4], *small, *small_compiled, *hard[4:]]
 
 
 class Network:
@@ -125,8 +134,9 @@ class Network:
         self.net = net.train(form.work == TRAINING)
         if form.work == TRAINING:
             self.optimiser = torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9, fused=True)
-        if form.compiled:
+        if form.how == COMPILED:
             self.net = compiled(self.net)
+        self.graph: torch.cuda.CUDAGraph | None = None
         self.calls = 1
         self.memory = math.nan
         self.launches = math.nan
@@ -137,6 +147,12 @@ class Network:
         return torch.autocast(self.x.device.type, torch.bfloat16)
 
     def step(self) -> None:
+        if self.graph is not None:
+            self.graph.replay()
+        else:
+            self.run()
+
+    def run(self) -> None:
         if self.form.work == INFERENCE:
             self.infer()
             return
@@ -166,11 +182,25 @@ class Network:
         for _ in range(3 if self.x.is_cuda else 1):
             self.step()
         self.memory = self._memory()
+        if self.form.how == CAPTURED:
+            self.capture()
         (sample,) = self.measure().values()
         self.calls = max(1, min(50, int(_GPU_SECONDS / sample.seconds))) if self.x.is_cuda else 1
         if self.x.is_cuda:
             self.launches = launches(self.step)
         return sample.seconds * self.calls
+
+    def capture(self) -> None:
+        """Record a step in a CUDA graph: what it takes without the host."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self.run()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self.run()
+        self.graph = graph
 
     def _wait(self) -> None:
         if self.x.is_cuda:
@@ -185,7 +215,7 @@ class Network:
             self.step()
             self._wait()
             return float(torch.cuda.max_memory_allocated() - before)
-        if self.form.work == TRAINING and not self.form.compiled:
+        if self.form.work == TRAINING and self.form.how == EAGER:
             return saved_bytes(self.loss)
         return math.nan
 
@@ -305,7 +335,7 @@ def _measure(
         take_turns(networks, seconds, BASE, rounds, clock, times)
         finished = True
     finally:
-        if form.compiled:
+        if form.how == COMPILED:
             torch.compiler.reset()
         if finished or enough(times, BASE):
             limits = form.limits(device.type)
