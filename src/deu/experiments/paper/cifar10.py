@@ -32,8 +32,8 @@ WEIGHT_DECAY = 0.05
 SHIFT = 4  # pixels, at most, of a training image
 
 WHY = (
-    "Most likely because of the schedule, a fifth of the usual length or less; longer ones were "
-    "not tried."
+    "Most likely because of the schedule, a fifth of the usual length or less, and of learning "
+    "rates that were not run (a dash in the last table below); longer schedules were not tried."
 )
 
 # The paper's table, and the sizes in thousands that its text gives.
