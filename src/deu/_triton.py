@@ -65,17 +65,17 @@ class Tiling(NamedTuple):
     elements: int  # of a tile, a thread
     programs: int  # at most about so many a multiprocessor
     registers: int  # at most so many a thread
-    stages: int  # tiles on their way at once
+    stages: int  # tiles on their way at once; backward: 1 or 2
 
 
 def _tiling(lanes: bool, backward: bool, size: int) -> Tiling:
     """For elements of ``size`` bytes.  As many programs as run at once: each begins slowly."""
     if lanes:
         if backward:
-            return Tiling(4, 4, 4, 128, 5) if size == 2 else Tiling(4, 4, 4, 128, 3)
-        return Tiling(4, 8, 4, 128, 4) if size == 2 else Tiling(4, 8, 5, 96, 3)
+            return Tiling(4, 4, 4, 128, 2) if size == 2 else Tiling(4, 4, 3, 168, 2)
+        return Tiling(4, 8, 4, 128, 4)
     if backward:
-        return Tiling(4, 8, 4, 128, 4) if size == 2 else Tiling(4, 4, 5, 96, 4)
+        return Tiling(4, 4, 4, 128, 2)
     return Tiling(4, 8, 6, 80, 5) if size == 2 else Tiling(4, 8, 6, 80, 4)
 
 
@@ -259,7 +259,7 @@ def _plan_backward(
     strides = (step for s in lies.strides for step in s)
     how = _how(t, settings, lies, height, width, tiling.stages)
     fixed = (channels, outer * inner, share, inner, *strides, how)
-    together = 4
+    together = 2
     finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=together)
     rows = min(512, 1 << (shares - 1).bit_length())
     return _BackwardPlan(
@@ -267,7 +267,7 @@ def _plan_backward(
         _Launch(
             finish,
             -(-channels // together),
-            _options(4),
+            _options(8),
             channels,
             shares,
             outer * inner,

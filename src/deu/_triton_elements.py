@@ -83,11 +83,12 @@ def inverse(x):
 
 @triton.jit
 def root(x):
-    # √x in float64, likewise; 0 of 0, NaN of what has none.
+    # √|x| in float64, likewise: rows that take the root of x and of -x share it.
+    x = tl.abs(x)
     y = (6910469410427058089 - (x.to(tl.int64, bitcast=True) >> 1)).to(tl.float64, bitcast=True)
     for _ in tl.static_range(4):
         y = y * (1.5 - 0.5 * x * y * y)
-    return tl.where(x > 0, x * y, tl.where(x == 0, 0.0, float("nan")))
+    return x * y
 
 
 @triton.jit
@@ -426,14 +427,20 @@ def response_slope(x, p, over_p, h, d, free, MODE: tl.constexpr):
             s = s * z + 8.0 / 362880.0
             s = s * z + 7.0 / 40320.0
             s = s * z + 6.0 / 5040.0
+            s = s * z + 5.0 / 720.0
+            s = s * z + 4.0 / 120.0
+            s = s * z + 3.0 / 24.0
+            s = s * z + 2.0 / 6.0
+            s = s * z + 1.0 / 2.0
         else:
-            near = tl.abs(z) < 0.25
-            s = z * (7.0 / 40320.0) + 6.0 / 5040.0
-        s = s * z + 5.0 / 720.0
-        s = s * z + 4.0 / 120.0
-        s = s * z + 3.0 / 24.0
-        s = s * z + 2.0 / 6.0
-        s = s * z + 1.0 / 2.0
+            near = tl.abs(z) < 1.0
+            s = 2.18465575017035e-05 * z + 0.00017851075972430408
+            s = s * z + 0.0011913792695850134
+            s = s * z + 0.0069414773024618626
+            s = s * z + 0.03333279862999916
+            s = s * z + 0.12500056624412537
+            s = s * z + 0.33333340287208557
+            s = s * z + 0.4999999701976776
         slope = tl.where(near, s * x * x, closed)
     return slope
 
@@ -523,6 +530,10 @@ def gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.conste
             pushed2 = response_slope(x, unit.q, unit.over_q, h2, d2, free2, MODE)
             to_p = gx * by_p + gp * tl.where(rooted, unit.Af * pushed1, 0.0)
             to_q = gx * by_q + gp * tl.where(real, unit.Bf * pushed2, 0.0)
+            if MODE == SINGLE:  # of two roots, M is more exact by its derivative
+                near1, near2 = tl.abs(unit.p * x) < 1.0, tl.abs(unit.q * x) < 1.0
+                d1 = tl.where(real & near1, x * live1 - unit.p * pushed1, d1)
+                d2 = tl.where(real & near2, x * live2 - unit.q * pushed2, d2)
         if not HOW.CONTINUOUS:
             step, bump = smooth_step(x, MODE, HOW)
             slope += bump * (unit.Af * d1 + unit.Bf * d2)

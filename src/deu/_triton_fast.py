@@ -36,16 +36,17 @@ Fast = namedtuple(
     "Fast",
     [
         *("real", "p", "q", "over_p", "over_q", "A", "B", "Af", "Bf"),
-        *("p2", "q2", "mean2", "cap2", "inner_cap2"),  # exponents to base 2
+        *("p2", "q2", "mean2", "turn2", "cap2", "inner_cap2"),  # exponents to base 2
         *("mean", "turn"),  # of roots: their mean and half their distance; else p and q
         *("hi", "lo"),  # the angle in half turns, in two parts; HALF: hi in radians
-        *("At", "Bt"),  # for t > 0: A + Af and B + Bf, of roots A and B
-        "D",  # for t > 0: the response of two roots is D·(M(q) - M(p))
+        *("At", "Bt"),  # for t > 0: A + Af and B + Bf, of roots A - D/p (but for SINGLE) and B
+        *("D", "K"),  # for t > 0: D·(M(q) - M(p)) of roots; what it adds to At and Bt: D·M(q) + K
         "swapped",
     ],
 )
 
 FAST_ROOT = tl.constexpr(1.0)
+LN2 = tl.constexpr(0.69314718055994531)
 
 
 @triton.jit
@@ -59,9 +60,10 @@ def fast_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
     A, B = tl.where(swapped, B, A), tl.where(swapped, A, B)
     D = tl.where(swapped, -D, D)
     p1, q1 = tl.where(real, p, 0.0), tl.where(real, q, 0.0)
-    tiny = tl.full((), 1e-30, tl.float64)
+    tiny = tl.full((), 1e-15, tl.float64)  # its inverse, squared, is finite
     over_p = inverse(tl.where(tl.abs(p1) < tiny, tiny, p1))
     over_q = inverse(tl.where(tl.abs(q1) < tiny, tiny, q1))
+    closed = tl.where(real, D * over_p, -Af)
     mean = tl.where(real, (p + q) * 0.5, p)
     turn = tl.where(real, (q - p) * 0.5, q)
     angle = tl.where(real, 0.0, q)
@@ -69,7 +71,8 @@ def fast_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
         angle = angle * 0.31830988618379067
     hi = angle.to(TYPE)
     lo = (angle - hi.to(tl.float64)).to(TYPE)
-    cap2 = tl.where(real & HOW.CONTINUOUS, 2.0, 1.0).to(tl.float64) * (LIMIT * LOG2E)
+    # Twice the mean's cap is that of roots, and no oscillation comes up to it.
+    CAP: tl.constexpr = (2.0 if HOW.CONTINUOUS else 1.0) * LIMIT * LOG2E
     return Fast(
         real,
         p1.to(TYPE),
@@ -83,15 +86,17 @@ def fast_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
         (p * LOG2E).to(TYPE),
         (tl.where(real, q, p) * LOG2E).to(TYPE),
         (mean * LOG2E).to(TYPE),
-        cap2.to(TYPE),
+        (turn * LOG2E).to(TYPE),
+        tl.full((), CAP, TYPE),
         tl.full((), LIMIT * LOG2E, TYPE),
         mean.to(TYPE),
         turn.to(TYPE),
         hi,
         lo,
-        tl.where(real, A, A + Af).to(TYPE),
+        (A - closed).to(TYPE),
         tl.where(real, B, B + Bf).to(TYPE),
         D.to(TYPE),
+        closed.to(TYPE),
         swapped,
     )
 
@@ -106,13 +111,25 @@ def _exponential(x, MODE: tl.constexpr, HOW: tl.constexpr):
     return e, less_one
 
 
+@triton.constexpr_function
+def _by_mean(KIND, MODE, HOW):
+    # Whether two roots are but their mean and half their distance: a thread then has five constants
+    # of a channel less to keep.
+    return KIND == REAL and HOW.CONTINUOUS and MODE == HALF
+
+
 @triton.jit
 def _exponentials(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
-    # e1 and e2, and both less 1; whether their exponents are below their caps, and whether the
-    # mean of these is at its.
+    # The exponents to base 2, e1 and e2, and both less 1; whether the exponents are below their
+    # caps, and whether their mean is at its.
     raw1 = unit.p2 * x
     free1, free2, held = x == x, x == x, x != x
-    if HOW.CONTINUOUS:
+    if _by_mean(KIND, MODE, HOW):
+        middle = unit.mean2 * x
+        held = middle > unit.inner_cap2
+        middle = at_most(middle, unit.inner_cap2, HALF)
+        raw1, raw2 = middle - unit.turn2 * x, middle + unit.turn2 * x
+    elif HOW.CONTINUOUS:
         over = at_least(unit.mean2 * x - unit.inner_cap2, 0.0, HALF)
         held = over > 0
         raw1 = raw1 - over
@@ -121,14 +138,15 @@ def _exponentials(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.const
         raw2 = unit.q2 * x
         held = raw1 > unit.cap2
     if KIND != OSCILLATING or not HOW.CONTINUOUS:
-        free1, free2 = raw1 <= unit.cap2, raw2 <= unit.cap2
-        raw1 = at_most(raw1, unit.cap2, HALF)
-        raw2 = at_most(raw2, unit.cap2, HALF)
-    e1, less1 = _exponential(raw1, MODE, HOW)
+        cap2 = unit.cap2
+        free1, free2 = raw1 <= cap2, raw2 <= cap2
+        e1, less1 = _exponential(at_most(raw1, cap2, HALF), MODE, HOW)
+    else:
+        e1, less1 = _exponential(raw1, MODE, HOW)
     e2, less2 = e1, less1
     if KIND != OSCILLATING:
-        e2, less2 = _exponential(raw2, MODE, HOW)
-    return e1, e2, less1, less2, free1, free2, held
+        e2, less2 = _exponential(at_most(raw2, cap2, HALF), MODE, HOW)
+    return raw1, raw2, e1, e2, less1, less2, free1, free2, held
 
 
 @triton.jit
@@ -146,55 +164,61 @@ def _closed(e, less_one, over_r, MODE: tl.constexpr):
 
 
 @triton.jit
-def _response(x, r, over_r, e, less_one, MODE: tl.constexpr):
-    # M = (e^(rx) - 1)/r alone.
-    z = r * x
+def _response(x, raw, over_r, e, less_one, MODE: tl.constexpr):
+    # M = (e^(rx) - 1)/r alone; raw is rx to base 2.
     if MODE == HALF:
-        near = tl.abs(z) < 0.25
-        s = 0.04166661202907562 * z + 0.16718736290931702
-        s = (s * z + 0.5000033974647522) * z + 0.9999959468841553
+        near = tl.abs(raw) < 0.25 * LOG2E
+        s = 0.013876008801162243 * raw + 0.0803256705403328
+        s = s * raw + 0.34657594561576843
+        s = s * raw + 0.9999959468841553
     else:
-        near = tl.abs(z) < 0.5
-        s = 0.0013888797257095575 * z + 0.008407682180404663
-        s = s * z + 0.04166870191693306
-        s = s * z + 0.16665974259376526
-        s = s * z + 0.4999998211860657
-        s = s * z + 1.0000001192092896
+        near = tl.abs(raw) < 0.5 * LOG2E
+        s = 0.0002222245093435049 * raw + 0.0019407881191000342
+        s = s * raw + 0.01387670449912548
+        s = s * raw + 0.08007217198610306
+        s = s * raw + 0.34657347202301025
+        s = s * raw + 1.0000001192092896
     return tl.where(near, s * x, _closed(e, less_one, over_r, MODE))
 
 
 @triton.jit
-def _responses(x, r, over_r, e, less_one, live, MODE: tl.constexpr):
-    # M = (e^(rx) - 1)/r and its derivative by r, x²·Σ (k+1)/(k+2)!·(rx)^k where rx is small; e^(rx)
-    # is held where it is not live.
-    z = r * x
+def _response_slope(x, raw, over_r, e, less_one, free, MODE: tl.constexpr):
+    # The derivative of M by r, x²·Σ (k+1)/(k+2)!·(rx)^k where rx is small; and x·e^(rx), or 0 where
+    # its exponent is not free but held.
     if MODE == HALF:
-        near = tl.abs(z) < 0.25
-        s = 0.0333002544939518 * z + 0.12543344497680664
-        s = (s * z + 0.33333778381347656) * z + 0.4999966323375702
+        near = tl.abs(raw) < 0.25 * LOG2E
+        s = 0.011089805513620377 * raw + 0.06026487797498703
+        s = s * raw + 0.23105214536190033
+        s = s * raw + 0.4999966323375702
     else:
-        near = tl.abs(z) < 1.0
+        near = tl.abs(raw) < LOG2E
         if MODE == SINGLE:
-            s = 2.18465575017035e-05 * z + 0.00017851075972430408
-            s = s * z + 0.0011913792695850134
-            s = s * z + 0.0069414773024618626
-            s = s * z + 0.03333279862999916
-            s = s * z + 0.12500056624412537
-            s = s * z + 0.33333340287208557
-            s = s * z + 0.4999999701976776
+            s = 1.6794274415588006e-06 * raw + 1.9797809727606364e-05
+            s = s * raw + 0.00019062389037571847
+            s = s * raw + 0.0016023366479203105
+            s = s * raw + 0.011100643314421177
+            s = s * raw + 0.0600568987429142
+            s = s * raw + 0.23104910552501678
+            s = s * raw + 0.4999999701976776
         else:
-            s = 0.000171852923813276 * z + 0.0012285275151953101
-            s = s * z + 0.006951340939849615
-            s = s * z + 0.0333150252699852
-            s = s * z + 0.12499693781137466
-            s = s * z + 0.3333354592323303
-            s = s * z + 0.5000001788139343
-    along = x * live
-    closed = _closed(e, less_one, over_r, MODE)
-    slope = tl.where(near, s * x * x, (along - closed) * over_r)
+            s = 1.905942008306738e-05 * raw + 0.00019656772201415151
+            s = s * raw + 0.0016046134987846017
+            s = s * raw + 0.011094724759459496
+            s = s * raw + 0.06005515530705452
+            s = s * raw + 0.2310505360364914
+            s = s * raw + 0.5000001788139343
+    along = x * tl.where(free, e, 0.0)
+    closed = (along - _closed(e, less_one, over_r, MODE)) * over_r
+    return tl.where(near & free, s * x * x, closed), along
+
+
+@triton.jit
+def _responses(x, raw, r, over_r, e, less_one, free, MODE: tl.constexpr):
+    # M, which is x·e^(rx) less r times its derivative, and this.
+    slope, along = _response_slope(x, raw, over_r, e, less_one, free, MODE)
     grown = along - r * slope
     if MODE == SINGLE:
-        grown = tl.where(tl.abs(z) < 0.0625, grown, closed)
+        grown = tl.where(tl.abs(raw) < LOG2E, grown, less_one * over_r)
     return grown, slope
 
 
@@ -208,38 +232,36 @@ def _basis(x, e1, e2, positive, unit, KIND: tl.constexpr, MODE: tl.constexpr, HO
         if KIND == MIXED:
             sine = tl.where(unit.real, 1.0, sine)
         h1, h2 = e1 * cosine, e2 * sine
-        A, B = tl.where(positive, unit.At, A), tl.where(positive, unit.Bt, B)
+        B = tl.where(positive, unit.Bt, B)
+    if MODE != SINGLE:
+        A = tl.where(positive, unit.At, A)
     return h1, h2, A, B
 
 
 @triton.jit
 def fast_value(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     # y(x), not yet bounded.
-    e1, e2, less1, less2, _, _, _ = _exponentials(x, unit, KIND, MODE, HOW)
+    raw1, raw2, e1, e2, less1, less2, _, _, _ = _exponentials(x, unit, KIND, MODE, HOW)
     positive = x > 0
     h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
     y = A * h1 + B * h2
     if KIND == OSCILLATING:
-        y -= tl.where(positive, unit.Af, 0.0)
+        y += tl.where(positive, unit.K, 0.0)
     else:
-        apart = _response(x, unit.q, unit.over_q, e2, less2, MODE)
+        apart = _response(x, raw2, unit.over_q, e2, less2, MODE)
         if MODE == SINGLE:
-            apart -= _response(x, unit.p, unit.over_p, e1, less1, MODE)
-        else:
-            apart -= _closed(e1, less1, unit.over_p, MODE)
-        if KIND == MIXED:
-            rest = tl.where(unit.real, unit.D * apart, -unit.Af)
-            y += tl.where(positive, rest, 0.0)
-        else:
+            apart -= _response(x, raw1, unit.over_p, e1, less1, MODE)
             y += tl.where(positive, unit.D, 0.0) * apart
+        else:
+            y += tl.where(positive, unit.D * apart + unit.K, 0.0)
     return y
 
 
 @triton.jit
 def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
-    # g·dy/dx, and what the element adds to eight sums: of the mean and the turn, or of p and q;
-    # of A, B; of Af and Bf, or, of two roots, of D and nothing; of the roots in the response.
-    e1, e2, less1, less2, free1, free2, held = _exponentials(x, unit, KIND, MODE, HOW)
+    # g·dy/dx, and what the element adds to eight sums, see gathered: of the mean and the turn, or
+    # of p and q, with At and Bt; of A, B; and for t > 0.
+    raw1, raw2, e1, e2, less1, less2, free1, free2, held = _exponentials(x, unit, KIND, MODE, HOW)
     positive = x > 0
     gx = g * x
     gp = tl.where(positive, g, 0.0)
@@ -247,11 +269,17 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
     live1, live2 = h1, h2
     if KIND != OSCILLATING:
         live1, live2 = tl.where(free1, h1, 0.0), tl.where(free2, h2, 0.0)
+    if _by_mean(KIND, MODE, HOW):  # for exponents to base 2; gathered knows
+        A, B = tl.where(positive, unit.At * LN2, unit.A * LN2), unit.B * LN2
     first, second = A * live1, B * live2
-    D = tl.where(positive, unit.D, 0.0)
     if KIND == REAL and not HOW.CONTINUOUS:
         slope = unit.p * first + unit.q * second
         by_mean, by_turn = first, second
+    elif KIND == REAL and MODE == SINGLE:
+        # Of p and q instead: half a difference would have the rounding errors of the slow root's.
+        apart = 0.5 * (first - second)
+        by_mean, by_turn = tl.where(held, apart, first), tl.where(held, -apart, second)
+        slope = unit.p * by_mean + unit.q * by_turn
     else:
         by_mean = tl.where(held, 0.0, first + second)
         if KIND == REAL:
@@ -260,32 +288,35 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
             by_turn = B * h1 - A * h2
         else:
             by_turn = B * tl.where(unit.real, h2, h1) - A * tl.where(unit.real, live1, h2)
-        slope = unit.mean * by_mean + unit.turn * by_turn
-    to_first, to_second = x * 0.0, x * 0.0
+        if _by_mean(KIND, MODE, HOW):
+            slope = unit.mean2 * by_mean + unit.turn2 * by_turn
+        else:
+            slope = unit.mean * by_mean + unit.turn * by_turn
     from_f, from_g = h1 - 1.0, h2
+    to_first, to_second = x * 0.0, x * 0.0
     if KIND != OSCILLATING:
+        D = tl.where(positive, unit.D, 0.0)
         if MODE == SINGLE:
-            M1, to_first = _responses(x, unit.p, unit.over_p, e1, less1, live1, MODE)
+            slope += D * (live2 - live1)
+            M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, less1, free1, MODE)
+            M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, less2, free2, MODE)
+            from_f, from_g = M2 - M1, x * 0.0
         else:
-            M1 = _closed(e1, less1, unit.over_p, MODE)
-            to_first = x * live1 - M1  # times 1/p in the end
-        M2, to_second = _responses(x, unit.q, unit.over_q, e2, less2, live2, MODE)
-        to_first, to_second = gp * to_first, gp * to_second
-        apart = M2 - M1
-        slope += D * (live2 - live1)
-        if KIND == REAL:
-            from_f, from_g = apart, x * 0.0
-        else:
-            from_f = tl.where(unit.real, apart, from_f)
+            slope += D * live2
+            to_second, along = _response_slope(x, raw2, unit.over_q, e2, less2, free2, MODE)
+            from_g = along if KIND == REAL else tl.where(unit.real, along, h2)
     if not HOW.CONTINUOUS:
         _, bump = smooth_step(x, MODE, HOW)
         if KIND == REAL:
+            apart = from_f
+            if MODE != SINGLE:
+                apart = (along - unit.q * to_second) - _closed(e1, less1, unit.over_p, MODE)
             slope += bump * (unit.D * apart)
         else:
             slope += bump * (unit.Af * from_f + unit.Bf * from_g)
     return (
         g * slope, gx * by_mean, gx * by_turn, g * h1, g * h2,
-        gp * from_f, gp * from_g, to_first, to_second,
+        gp * from_f, gp * from_g, gp * to_first, gp * to_second,
     )  # fmt: skip
 
 
@@ -296,15 +327,23 @@ def gathered(
     # The sums of p, q, A, B, Af and Bf.
     if KIND != OSCILLATING:
         lower, upper = s0, s1
-        if HOW.CONTINUOUS:
-            lower, upper = 0.5 * (s0 - s1), 0.5 * (s0 + s1)
-        lower -= unit.D * s6 * (1.0 if MODE == SINGLE else unit.over_p)
+        if HOW.CONTINUOUS and MODE != SINGLE:
+            HALVED: tl.constexpr = 0.5 * LOG2E if _by_mean(KIND, MODE, HOW) else 0.5
+            lower, upper = HALVED * (s0 - s1), HALVED * (s0 + s1)
+        # For t > 0 s7 is of g·∂M(q)/∂q.  SINGLE: s6 of g·∂M(p)/∂p, s4 of g·(M(q) - M(p)).  Else s4
+        # is of g·p·M(p), s5 of g·t·e^(qt) = g·(M(q) + q·∂M(q)/∂q); A - D/p has the rest of p's.
+        apart = s4
+        if MODE == SINGLE:
+            lower -= unit.D * s6
+        else:
+            lower += unit.K * unit.over_p * s4
+            apart = s5 - unit.q * s7 - unit.over_p * s4
         upper += unit.D * s7
         if KIND == REAL:
-            s0, s1, s4, s5 = lower, upper, s4 * 0.0, s4
+            s0, s1, s4, s5 = lower, upper, s4 * 0.0, apart
         else:
             s0, s1 = tl.where(unit.real, lower, s0), tl.where(unit.real, upper, s1)
-            s4, s5 = tl.where(unit.real, 0.0, s4), tl.where(unit.real, s4, s5)
+            s4, s5 = tl.where(unit.real, 0.0, s4), tl.where(unit.real, apart, s5)
         s0, s1 = tl.where(unit.swapped, s1, s0), tl.where(unit.swapped, s0, s1)
         s2, s3 = tl.where(unit.swapped, s3, s2), tl.where(unit.swapped, s2, s3)
         s5 = tl.where(unit.swapped, -s5, s5)

@@ -8,7 +8,7 @@ coefficients.
 import triton
 import triton.language as tl
 
-from ._triton_elements import DOUBLE, MIXED, REAL, arithmetic, gradients, value
+from ._triton_elements import DOUBLE, MIXED, REAL, arithmetic, gradients, inverse, root, value
 from ._triton_forms import (
     any_of,
     coefficients,
@@ -18,13 +18,27 @@ from ._triton_forms import (
     outward,
 )
 from ._triton_rows import continuous_pull, paper_pull
-from ._triton_walks import ALL_SUMS, INPUTS, OWN, narrow
+from ._triton_walks import ALL_SUMS, OWN, narrow, summed
+
+# The neighbour's last two, and that of the inputs, are the last three of these.
+LAST_EIGHT = tl.constexpr(ALL_SUMS.value - 8)
 
 
 @triton.jit
-def _total(
+def _share(sums_ptr, i: tl.constexpr, share, channel, inside, channels, HOW: tl.constexpr):
+    COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
+    if i < COUNT:
+        place = (share * COUNT + i).to(tl.int64) * channels
+        found = tl.load(sums_ptr + place[:, None] + channel[None, :], inside, 0.0)
+    else:
+        found = tl.zeros_like(inside.to(tl.float64))
+    return found
+
+
+@triton.jit
+def _totals(
     sums_ptr,
-    i: tl.constexpr,
+    FIRST: tl.constexpr,
     channel,
     mask,
     channels,
@@ -32,15 +46,23 @@ def _total(
     SHARES: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    # The sum over the shares, in float64 and in an order that depends on nothing else.
-    COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
-    total = tl.zeros_like(channel).to(tl.float64)
+    # Eight of the sums over the shares, in float64 and in an order that depends on nothing else.
+    # All of them at once: there is little to each but to wait for it.
+    WIDTH: tl.constexpr = HOW.WIDTH
+    z = tl.zeros((SHARES, WIDTH), tl.float64)
+    s0, s1, s2, s3, s4, s5, s6, s7 = z, z, z, z, z, z, z, z
     for first in range(0, shares, SHARES):
         share = first + tl.arange(0, SHARES)
-        place = (share * COUNT + i).to(tl.int64) * channels
         inside = (share < shares)[:, None] & mask[None, :]
-        total += tl.sum(tl.load(sums_ptr + place[:, None] + channel[None, :], inside, 0.0), 0)
-    return total
+        s0 += _share(sums_ptr, FIRST, share, channel, inside, channels, HOW)
+        s1 += _share(sums_ptr, FIRST + 1, share, channel, inside, channels, HOW)
+        s2 += _share(sums_ptr, FIRST + 2, share, channel, inside, channels, HOW)
+        s3 += _share(sums_ptr, FIRST + 3, share, channel, inside, channels, HOW)
+        s4 += _share(sums_ptr, FIRST + 4, share, channel, inside, channels, HOW)
+        s5 += _share(sums_ptr, FIRST + 5, share, channel, inside, channels, HOW)
+        s6 += _share(sums_ptr, FIRST + 6, share, channel, inside, channels, HOW)
+        s7 += _share(sums_ptr, FIRST + 7, share, channel, inside, channels, HOW)
+    return summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW)
 
 
 @triton.jit
@@ -100,22 +122,19 @@ def finish(
     own_a, own_b, own_c, c1, c2 = coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW
     )
+    g_p, g_q, g_A, g_B, g_Af, g_Bf, stopped, _ = _totals(
+        sums_ptr, 0, channel, mask, channels, shares, SHARES, HOW
+    )
     row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
         own_a, own_b, own_c, c1, c2, HOW.CONTINUOUS, False, HOW
     )
-    g_p = _total(sums_ptr, 0, channel, mask, channels, shares, SHARES, HOW)
-    g_q = _total(sums_ptr, 1, channel, mask, channels, shares, SHARES, HOW)
-    g_A = _total(sums_ptr, 2, channel, mask, channels, shares, SHARES, HOW)
-    g_B = _total(sums_ptr, 3, channel, mask, channels, shares, SHARES, HOW)
-    g_Af = _total(sums_ptr, 4, channel, mask, channels, shares, SHARES, HOW)
-    g_Bf = _total(sums_ptr, 5, channel, mask, channels, shares, SHARES, HOW)
     if HOW.CONTINUOUS:
         # stop = m/2α moves with α.
-        stopped = _total(sums_ptr, 6, channel, mask, channels, shares, SHARES, HOW)
         real = kind == REAL
         mean = tl.where(real, (p + q) * 0.5, p)
         unit = arithmetic(kind, p, q, A, B, Af, Bf, HOW.MODE, HOW)
-        through = tl.where(stopped != 0, stopped * (-unit.stop.to(tl.float64) / mean), 0.0)
+        through = -unit.stop.to(tl.float64) * inverse(tl.where(mean == 0, 1.0, mean))
+        through = tl.where(stopped != 0, stopped * through, 0.0)
         g_p += tl.where(real, through * 0.5, through)
         g_q += tl.where(real, through * 0.5, 0.0)
         d_a, d_b, d_c, d_c1, d_c2 = continuous_pull(
@@ -131,22 +150,17 @@ def finish(
         )  # fmt: skip
         if HOW.PULL:
             if any_of(none_a | none_b | none_c, HOW):
-                inputs = _total(sums_ptr, INPUTS, channel, mask, channels, shares, SHARES, HOW)
+                _, _, _, _, _, F1, F2, inputs = _totals(
+                    sums_ptr, LAST_EIGHT, channel, mask, channels, shares, SHARES, HOW
+                )
                 n_c1, n_c2 = _neighbour(own_a, own_b, own_c, c1, c2, inputs / positions, HOW)
                 row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
                     outward(own_a, HOW), outward(own_b, HOW), outward(own_c, HOW),
                     n_c1, n_c2, False, False, HOW,
                 )  # fmt: skip
-                g_A = _total(sums_ptr, OWN, channel, mask, channels, shares, SHARES, HOW)
-                g_B = _total(sums_ptr, OWN + 1, channel, mask, channels, shares, SHARES, HOW)
-                g_Af = _total(sums_ptr, OWN + 2, channel, mask, channels, shares, SHARES, HOW)
-                g_Bf = _total(sums_ptr, OWN + 3, channel, mask, channels, shares, SHARES, HOW)
-                X1 = _total(sums_ptr, OWN + 4, channel, mask, channels, shares, SHARES, HOW)
-                X2 = _total(sums_ptr, OWN + 5, channel, mask, channels, shares, SHARES, HOW)
-                P1 = _total(sums_ptr, OWN + 6, channel, mask, channels, shares, SHARES, HOW)
-                P2 = _total(sums_ptr, OWN + 7, channel, mask, channels, shares, SHARES, HOW)
-                F1 = _total(sums_ptr, OWN + 8, channel, mask, channels, shares, SHARES, HOW)
-                F2 = _total(sums_ptr, OWN + 9, channel, mask, channels, shares, SHARES, HOW)
+                g_A, g_B, g_Af, g_Bf, X1, X2, P1, P2 = _totals(
+                    sums_ptr, OWN, channel, mask, channels, shares, SHARES, HOW
+                )
                 real = kind == REAL
                 g_q = B * X1 - A * X2 + Bf * P1 - Af * P2
                 # An exponent is capped on one side of 0 alone: where its root makes it grow.
@@ -165,11 +179,11 @@ def finish(
                 d_c = tl.where(none_c, n_c, d_c)
     # Divided by the largest first, so that no square overflows.
     most = tl.maximum(largest_of(d_a, d_b, d_c, d_c1), tl.abs(d_c2))
-    most = tl.where(most > 0, most, 1.0)
-    u_a, u_b, u_c, u_c1, u_c2 = d_a / most, d_b / most, d_c / most, d_c1 / most, d_c2 / most
-    length = tl.sqrt(u_a * u_a + u_b * u_b + u_c * u_c + u_c1 * u_c1 + u_c2 * u_c2)
-    limited = most * length > MAX_GRAD_NORM
-    scale = MAX_GRAD_NORM / length
+    part = inverse(tl.where(most > 0, tl.where(most > 1e300, 1e300, most), 1.0))
+    u_a, u_b, u_c, u_c1, u_c2 = d_a * part, d_b * part, d_c * part, d_c1 * part, d_c2 * part
+    length = root(u_a * u_a + u_b * u_b + u_c * u_c + u_c1 * u_c1 + u_c2 * u_c2)
+    limited = length > MAX_GRAD_NORM * part
+    scale = MAX_GRAD_NORM * inverse(length)
     d_a, d_b = tl.where(limited, u_a * scale, d_a), tl.where(limited, u_b * scale, d_b)
     d_c, d_c1 = tl.where(limited, u_c * scale, d_c), tl.where(limited, u_c1 * scale, d_c1)
     d_c2 = tl.where(limited, u_c2 * scale, d_c2)

@@ -15,7 +15,6 @@ from ._triton_elements import (
     SHORT,
     SINGLE,
     STEP,
-    inverse,
 )
 from ._triton_fast import FAST_ROOT
 from ._triton_rows import (
@@ -38,9 +37,10 @@ _HALF_AHEAD, _HALF_ROOT, _HALF_STEEP = tl.constexpr(8.0), tl.constexpr(0.5), tl.
 _HALF_FAST_STEEP, _HALF_REAL_STEEP = tl.constexpr(16.0), tl.constexpr(250.0)
 _HALF_FREQUENCY = tl.constexpr(16.0)
 _NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexpr(64.0)
-_REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(24.0)
+_REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(12.0)
 _GROWTH = tl.constexpr(0.25)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
+_FAST_SHIFT = tl.constexpr(48.0)  # of a root by a, times what its sum has of the other root's
 NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
 # stands in for the entire functions at a seam.
@@ -52,6 +52,21 @@ def any_of(condition, HOW: tl.constexpr):
     if HOW.LANES:
         condition = tl.max(condition.to(tl.int32), 0) > 0
     return condition
+
+
+@triton.jit
+def facts(kind, mode, mask, HOW: tl.constexpr):
+    # Of a tile's channels: those that need float64, and whether there are any; and whether all the
+    # others do with the fastest arithmetic, oscillate, have two roots.  At most 64: one sum counts.
+    FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
+    slow = (mode == DOUBLE) & mask
+    rest = (mode != DOUBLE) & mask
+    counts = slow.to(tl.int32) + ((mode > FAST) & rest).to(tl.int32) * 256
+    counts += ((kind != OSCILLATING) & rest).to(tl.int32) * 65536
+    counts += ((kind != REAL) & rest).to(tl.int32) * 16777216
+    count = tl.sum(counts, 0)
+    fast, waves, reals = (count >> 8) & 255 == 0, (count >> 16) & 255 == 0, count >> 24 == 0
+    return slow, count & 255 > 0, fast, waves, reals
 
 
 @triton.jit
@@ -68,17 +83,85 @@ def _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS: tl.constexpr):
     # the response with its own scales.  What is of one term, or of terms of one sign, cancels
     # nothing.  Of oscillations Af = -1/c and Bf = -b/(c·√-Δ), of real roots Af = -Bf = -1/√Δ.
     size = tl.maximum(tl.abs(a), tl.maximum(tl.abs(b), tl.abs(c)))
-    closeness = tl.abs(inverse(tl.where(kind == OSCILLATING, a * q, 1.0)))  # 2/√-Δ
+    closeness = tl.abs(1.0 / tl.where(kind == OSCILLATING, a * q, 1.0))  # 2/√-Δ
     swing = tl.maximum(tl.abs(Af), tl.abs(Bf))
     wave = swing * tl.maximum(tl.abs(Af), closeness * closeness * size)
     real = 2.0 * size * Af * Af * tl.abs(Af)
+    own = tl.maximum(tl.abs(A), tl.abs(B))
     if CONTINUOUS:  # A and B have the same scales
-        own = tl.maximum(tl.abs(A), tl.abs(B))
         wave = tl.maximum(wave, own * closeness * tl.maximum(closeness * size, 1.0))
         real = tl.maximum(real, own * 2.0 * size * Af * Af)
+    else:  # the frequency's is about q/2a, times what it turns
+        wave = tl.maximum(wave, 0.8 * own * q * q * closeness)
     other = swing * tl.maximum(swing, 1.0)
     steep = tl.where(kind == OSCILLATING, wave, tl.where(kind == REAL, real, other))
     return tl.where((kind == STEP) | (kind == POLYNOMIAL), 0.0, steep)
+
+
+@triton.jit
+def _shorter(a, b, c, p, q, A, B, Af, Bf):
+    # In float32, which is enough to choose an arithmetic, and a third of the code.
+    a, b, c, p, q = _short(a), _short(b), _short(c), _short(p), _short(q)
+    return a, b, c, p, q, _short(A), _short(B), _short(Af), _short(Bf)
+
+
+@triton.jit
+def _short(x):
+    return x.to(tl.float32)
+
+
+@triton.jit
+def _tier(
+    a, b, c, kind, p, q, A, B, Af, Bf,
+    CONTINUOUS: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
+    # The arithmetic that numbers need.
+    a, b, c, p, q, A, B, Af, Bf = _shorter(a, b, c, p, q, A, B, Af, Bf)
+    steepest = tl.zeros_like(a)
+    if GRADIENTS:
+        steepest = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
+    largest = largest_of(A, B, Af, Bf)
+    wave, real = kind == OSCILLATING, kind == REAL
+    rooted = real | (kind == EXPONENTIAL)
+    trusted = (tl.abs(p) <= _FASTEST) & (tl.abs(q) <= _FASTEST)
+    trusted = trusted & ((tl.abs(p) >= _SLOWEST) | (kind != EXPONENTIAL))
+    if HOW.MODE == DOUBLE:
+        mode = tl.where(kind == kind, DOUBLE, DOUBLE)
+    else:
+        ahead = tl.maximum(tl.abs(Af), tl.abs(Bf))
+        trusted = trusted & (largest <= _NUMBER)
+        # t/b and what falls behind it by a/b² are close at first.
+        lagging = (kind == EXPONENTIAL) & (Bf != 0)
+        trusted = trusted & ((ahead <= _HALF_AHEAD) | (lagging == 0))
+        # So are the responses of two roots that are close.
+        trusted = trusted & ((ahead <= _REAL_AHEAD) | (real == 0))
+        if CONTINUOUS:  # a root that grows does so up to the square of the cap; or time stops
+            grown = (tl.maximum(p, q) <= _GROWTH) & (p + q <= 0)
+            trusted = trusted & (grown | (real == 0))
+        trusted = trusted & ((tl.abs(q) <= _FREQUENCY) | (wave == 0))
+        fast = steepest <= (_HALF_FAST_STEEP if HOW.MODE == HALF else _FAST_STEEP)
+        fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) >= FAST_ROOT) | (real == 0))
+        if CONTINUOUS:  # where an oscillation grows, time stops
+            fast = fast & ((p <= 0) | (wave == 0))
+        else:  # the bump multiplies the response near t = 0
+            fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
+        if HOW.MODE == HALF:
+            trusted = trusted & (steepest <= tl.where(real, _HALF_REAL_STEEP, _HALF_STEEP))
+            fast = fast & (ahead <= _HALF_AHEAD)
+            fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (kind != EXPONENTIAL))
+            fast = fast & ((tl.abs(q) <= _HALF_FREQUENCY) | (wave == 0))
+            mode = tl.where(trusted, tl.where(fast, HALF, SINGLE), DOUBLE)
+        else:
+            trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
+            fast = fast & (ahead <= _FAST_AHEAD)
+            fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) <= _FAST_DECAY) | (rooted == 0))
+            own = tl.maximum(tl.abs(A), tl.abs(B))
+            fast = fast & (own <= _FAST_NUMBER)
+            if CONTINUOUS:
+                shift = tl.maximum(p * p, q * q) * tl.abs(Bf) * own
+                fast = fast & ((shift <= _FAST_SHIFT) | (real == 0))
+            mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
+    return mode
 
 
 @triton.jit
@@ -99,7 +182,8 @@ def normal_form(
         p, q, A, B, Af, Bf = continuous_solve(row, a, b, c, c1, c2)
         kind = continuous_kind(row)
         if HOW.MODE != DOUBLE:
-            steep = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
+            x, y, z, u, v, E, F, Ef, Ff = _shorter(a, b, c, p, q, A, B, Af, Bf)
+            steep = _steepest(x, y, z, kind, u, v, E, F, Ef, Ff, CONTINUOUS)
             seam = seam & ((steep <= _BY_DOUBLE) == 0)
             if any_of(seam, HOW):
                 row = tl.where(seam, 0, row)
@@ -113,46 +197,7 @@ def normal_form(
         kind = paper_kind(row)
         p, q, A, B, Af, Bf = paper_solve(row, a, b, c, c1, c2)
         careful = row != row
-    steepest = tl.zeros_like(a)
-    if GRADIENTS:
-        steepest = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
-    largest = largest_of(A, B, Af, Bf)
-    wave, real = kind == OSCILLATING, kind == REAL
-    rooted = real | (kind == EXPONENTIAL)
-    trusted = (tl.abs(p) <= _FASTEST) & (tl.abs(q) <= _FASTEST)
-    trusted = trusted & ((tl.abs(p) >= _SLOWEST) | (kind != EXPONENTIAL))
-    if HOW.MODE == DOUBLE:
-        mode = tl.where(row == row, DOUBLE, DOUBLE)
-    else:
-        ahead = tl.maximum(tl.abs(Af), tl.abs(Bf))
-        trusted = trusted & (largest <= _NUMBER)
-        # t/b and what falls behind it by a/b² are close at first.
-        lagging = (kind == EXPONENTIAL) & (Bf != 0)
-        trusted = trusted & ((ahead <= _HALF_AHEAD) | (lagging == 0))
-        # So are the responses of two roots that are close.
-        trusted = trusted & ((ahead <= _REAL_AHEAD) | (real == 0))
-        if CONTINUOUS:  # a root that grows does so up to the square of the cap; or time stops
-            grown = (tl.maximum(p, q) <= _GROWTH) & (p + q <= 0)
-            trusted = trusted & (grown | (real == 0))
-        trusted = trusted & ((tl.abs(q) <= _FREQUENCY) | (wave == 0))
-        fast = steepest <= (_HALF_FAST_STEEP if HOW.MODE == HALF else _FAST_STEEP)
-        fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) >= FAST_ROOT) | (real == 0))
-        if CONTINUOUS:  # where an oscillation grows, time stops
-            fast = fast & ((p <= 0) | (wave == 0))
-        if HOW.MODE == HALF:
-            trusted = trusted & (steepest <= tl.where(real, _HALF_REAL_STEEP, _HALF_STEEP))
-            fast = fast & (ahead <= _HALF_AHEAD)
-            fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (kind != EXPONENTIAL))
-            fast = fast & ((tl.abs(q) <= _HALF_FREQUENCY) | (wave == 0))
-            mode = tl.where(trusted, tl.where(fast, HALF, SINGLE), DOUBLE)
-        else:
-            trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
-            fast = fast & (ahead <= _FAST_AHEAD)
-            fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) <= _FAST_DECAY) | (rooted == 0))
-            if not CONTINUOUS:  # the bump multiplies the response near t = 0
-                fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
-            fast = fast & (tl.maximum(tl.abs(A), tl.abs(B)) <= _FAST_NUMBER)
-            mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
+    mode = _tier(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS, GRADIENTS, HOW)
     mode = tl.where(careful, DOUBLE, mode)
     return row, a, b, c, kind, p, q, A, B, Af, Bf, mode
 
@@ -189,10 +234,21 @@ def store(pointer, number, mask, HOW: tl.constexpr):
 
 @triton.jit
 def coefficients(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW: tl.constexpr):
-    return (
-        load(a_ptr + channel, mask, 1.0, HOW),
-        load(b_ptr + channel, mask, 1.0, HOW),
-        load(c_ptr + channel, mask, 1.0, HOW),
-        load(c1_ptr + channel, mask, 0.0, HOW),
-        load(c2_ptr + channel, mask, 0.0, HOW),
-    )
+    if HOW.LANES:
+        # Once.  Without the loop Triton would load them again, and make the form of each channel in
+        # every thread that walks along it, eight a thread, instead of handing its numbers on.
+        zero = tl.zeros_like(channel).to(tl.float64)
+        a, b, c, c1, c2 = zero, zero, zero, zero, zero
+        left = tl.full((), 1, tl.int32)
+        while left > 0:
+            a = load(a_ptr + channel, mask, 1.0, HOW)
+            b = load(b_ptr + channel, mask, 1.0, HOW)
+            c = load(c_ptr + channel, mask, 1.0, HOW)
+            c1 = load(c1_ptr + channel, mask, 0.0, HOW)
+            c2 = load(c2_ptr + channel, mask, 0.0, HOW)
+            left -= 1
+    else:
+        a, b = load(a_ptr + channel, mask, 1.0, HOW), load(b_ptr + channel, mask, 1.0, HOW)
+        c = load(c_ptr + channel, mask, 1.0, HOW)
+        c1, c2 = load(c1_ptr + channel, mask, 0.0, HOW), load(c2_ptr + channel, mask, 0.0, HOW)
+    return a, b, c, c1, c2

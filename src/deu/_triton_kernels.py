@@ -19,7 +19,15 @@ from ._triton_elements import (
     SHORT,
     SINGLE,
 )
-from ._triton_forms import NEAR_AHEAD, any_of, coefficients, is_singular, normal_form, outward
+from ._triton_forms import (
+    NEAR_AHEAD,
+    any_of,
+    coefficients,
+    facts,
+    is_singular,
+    normal_form,
+    outward,
+)
 from ._triton_walks import (
     Strided,
     backward_alone,
@@ -76,11 +84,8 @@ def forward(
         else:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW)
     elif HOW.LANES:
-        slow = (mode == DOUBLE) & walk.mask
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        fast = tl.max(tl.where(slow, 0, mode), 0) <= FAST
-        waves = any_of((kind != OSCILLATING) & walk.mask & (slow == 0), HOW) == 0
-        reals = any_of((kind != REAL) & walk.mask & (slow == 0), HOW) == 0
+        slow, any_slow, fast, waves, reals = facts(kind, mode, walk.mask, HOW)
         if waves and fast:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
         elif waves:
@@ -91,7 +96,7 @@ def forward(
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
         else:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
-        if any_of(slow, HOW):
+        if any_slow:
             tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
                 if holds(slow, i, HOW):
@@ -170,11 +175,8 @@ def backward(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW
             )
     elif HOW.LANES:
-        slow = (mode == DOUBLE) & walk.mask
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        fast = tl.max(tl.where(slow, 0, mode), 0) <= FAST
-        waves = any_of((kind != OSCILLATING) & walk.mask & (slow == 0), HOW) == 0
-        reals = any_of((kind != REAL) & walk.mask & (slow == 0), HOW) == 0
+        slow, any_slow, fast, waves, reals = facts(kind, mode, walk.mask, HOW)
         if waves and fast:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
@@ -225,8 +227,8 @@ def backward(
                     )
     keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW)
     if HOW.LANES and HOW.MODE != DOUBLE:
-        slow = (mode == DOUBLE) & walk.mask
-        if any_of(slow, HOW):
+        slow, any_slow, fast, waves, reals = facts(kind, mode, walk.mask, HOW)
+        if any_slow:
             tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
                 if holds(slow, i, HOW):

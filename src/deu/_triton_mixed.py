@@ -97,7 +97,7 @@ def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
 
 @triton.jit
 def _basis(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
-    # h1 and h2, the exponentials, whether these are below their caps, cos and cos - 1.
+    # h1 and h2, exponents to base 2, exponentials, whether they are below their caps, cos, cos - 1.
     raw1, raw2 = unit.p2 * x, unit.q2 * x
     free1, free2 = raw1 <= unit.cap2, raw2 <= unit.cap2
     e1 = fast_exp2(at_most(raw1, unit.cap2, HALF), HOW.PTX)
@@ -109,7 +109,7 @@ def _basis(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
         sine, cosine, less = sine_cosine(x, unit.hi, unit.lo, MODE, HOW.PTX)
     h1 = e1 * cosine
     h2 = e2 * tl.where(unit.oscillating, sine, tl.where(unit.critical, x, 1.0))
-    return h1, h2, e1, e2, free1, free2, cosine, less
+    return h1, h2, raw1, raw2, e1, e2, free1, free2, cosine, less
 
 
 @triton.jit
@@ -122,9 +122,9 @@ def _differences(x, unit, h2, M1, M2, cosine, less):
 @triton.jit
 def mixed_value(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     # y(x), not yet bounded.
-    h1, h2, e1, e2, _, _, cosine, less = _basis(x, unit, MODE, HOW)
-    M1 = _response(x, unit.p, unit.over_p, e1, e1, MODE)
-    M2 = _response(x, unit.q, unit.over_q, e2, e2, MODE)
+    h1, h2, raw1, raw2, e1, e2, _, _, cosine, less = _basis(x, unit, MODE, HOW)
+    M1 = _response(x, raw1, unit.over_p, e1, e1, MODE)
+    M2 = _response(x, raw2, unit.over_q, e2, e2, MODE)
     d1, d2 = _differences(x, unit, h2, M1, M2, cosine, less)
     f = unit.Af * d1 + unit.Bf * d2
     smooth, _ = smooth_step(x, MODE, HOW)
@@ -136,13 +136,13 @@ def mixed_value(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
 def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     # g·dy/dx; what the element adds to the gradients of p, q, A, B, Af and Bf, but for what the
     # response adds to the roots', which is f1 and f2 times the last two.
-    h1, h2, e1, e2, free1, free2, cosine, less = _basis(x, unit, MODE, HOW)
+    h1, h2, raw1, raw2, e1, e2, free1, free2, cosine, less = _basis(x, unit, MODE, HOW)
     positive = x > 0
     gx = g * x
     gp = tl.where(positive, g, 0.0)
     live1, live2 = tl.where(free1, h1, 0.0), tl.where(free2, h2, 0.0)
-    M1, to_first = _responses(x, unit.p, unit.over_p, e1, e1, tl.where(free1, e1, 0.0), MODE)
-    M2, to_second = _responses(x, unit.q, unit.over_q, e2, e2, tl.where(free2, e2, 0.0), MODE)
+    M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, e1, free1, MODE)
+    M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, e2, free2, MODE)
     d1, d2 = _differences(x, unit, h2, M1, M2, cosine, less)
     A, B = tl.where(positive, unit.At, unit.A), tl.where(positive, unit.Bt, unit.B)
     first, second = A * live1, B * live2
@@ -162,11 +162,11 @@ def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
 @triton.jit
 def mixed_neighbour_sums(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     # As neighbour_sums in _triton_elements.py, of the kinds that a neighbour can have.
-    h1, h2, e1, e2, free1, free2, cosine, less = _basis(x, unit, MODE, HOW)
+    h1, h2, raw1, raw2, e1, e2, free1, free2, cosine, less = _basis(x, unit, MODE, HOW)
     gp = tl.where(x > 0, g, 0.0)
     gx, gpx = g * x, gp * x
-    M1, to_first = _responses(x, unit.p, unit.over_p, e1, e1, tl.where(free1, e1, 0.0), MODE)
-    M2, to_second = _responses(x, unit.q, unit.over_q, e2, e2, tl.where(free2, e2, 0.0), MODE)
+    M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, e1, free1, MODE)
+    M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, e2, free2, MODE)
     d1, d2 = _differences(x, unit, h2, M1, M2, cosine, less)
     X1, X2 = gx * h1, gx * h2
     live1, live2 = tl.where(free1, X1, 0.0), tl.where(free2, X2, 0.0)

@@ -22,6 +22,7 @@ from ._triton_elements import (
     OSCILLATING,
     REAL,
     SHORT,
+    SINGLE,
     arithmetic,
     at_least,
     at_most,
@@ -195,6 +196,24 @@ def _tile(x, position, outer, inner, walk, HOW: tl.constexpr):
 
 
 @triton.constexpr_function
+def _ahead(KIND, MODE, HOW):
+    # How many tiles are loaded ahead.  Only a short loop runs through one before the next is there;
+    # and rows side by side have too many constants for the registers of a 16-bit walk.
+    # Other loops, which are rare, load as they go: it is compiled in half the time.
+    if not _is_fast(KIND, MODE, HOW) or MODE == SINGLE:
+        return 0
+    return 1 if (KIND, MODE) == (MIXED, HALF) else HOW.STAGES
+
+
+@triton.constexpr_function
+def _takes_seven(KIND, MODE, HOW):
+    # Whether there is anything to the seventh sum.
+    if _is_fast(KIND, MODE, HOW):
+        return (KIND == MIXED and not HOW.CONTINUOUS) or (KIND == REAL and MODE == SINGLE)
+    return HOW.CONTINUOUS
+
+
+@triton.constexpr_function
 def occurs(KIND, HOW):
     # Whether the solution has rows of this kind.
     return KIND in (REAL, OSCILLATING) or not HOW.CONTINUOUS
@@ -286,11 +305,27 @@ def forward_alone(t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW: tl.co
 
 
 @triton.jit
-def _summed(tile, HOW: tl.constexpr):
-    total = tl.sum(tile.to(tl.float64), 0)
+def _plus(a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7):
+    return a0 + b0, a1 + b1, a2 + b2, a3 + b3, a4 + b4, a5 + b5, a6 + b6, a7 + b7
+
+
+@triton.jit
+def summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW: tl.constexpr):
+    # The sums of eight tiles, a channel.  Together, because each time warps wait for each other.
     if not HOW.LANES:
-        total = tl.sum(total, 0)
-    return total
+        s0, s1, s2, s3 = tl.sum(s0, 1), tl.sum(s1, 1), tl.sum(s2, 1), tl.sum(s3, 1)
+        s4, s5, s6, s7 = tl.sum(s4, 1), tl.sum(s5, 1), tl.sum(s6, 1), tl.sum(s7, 1)
+        s0, s1, s2, s3 = _wide(s0), _wide(s1), _wide(s2), _wide(s3)
+        s4, s5, s6, s7 = _wide(s4), _wide(s5), _wide(s6), _wide(s7)
+    s0, s1, s2, s3, s4, s5, s6, s7 = tl.reduce((s0, s1, s2, s3, s4, s5, s6, s7), 0, _plus)
+    return (
+        _wide(s0), _wide(s1), _wide(s2), _wide(s3), _wide(s4), _wide(s5), _wide(s6), _wide(s7)
+    )  # fmt: skip
+
+
+@triton.jit
+def _wide(x):
+    return x.to(tl.float64)
 
 
 @triton.jit
@@ -335,47 +370,85 @@ def backward_walk(
     HEIGHT: tl.constexpr = HOW.HEIGHT
     WIDTH: tl.constexpr = HOW.WIDTH
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
+    AHEAD: tl.constexpr = _ahead(KIND, MODE, HOW)
     z = tl.zeros((HEIGHT, WIDTH), TYPE)
     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = z, z, z, z, z, z, z, z
+    # The next tiles are in registers: passing through shared memory, warps would wait for each
+    # other at every tile.  Forward, which has far less to do for each, is faster with it.
     position, outer, inner = _start(walk, HOW)
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     g_at, _ = _tile(g, position, outer, inner, walk, HOW)
     out_at, _ = _tile(out, position, outer, inner, walk, HOW)
-    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = tl.load(t_at, inside, 0.0).to(TYPE)
-        gradient = tl.load(g_at, inside, 0.0).to(TYPE)
-        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
-            x, gradient, unit, KIND, MODE, HOW
-        )
-        tl.store(out_at, narrow(moved, out.pointer, MODE), inside)
-        position, outer, inner = _next(position, outer, inner, walk, HOW)
-        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-        g_at, _ = _tile(g, position, outer, inner, walk, HOW)
-        out_at, _ = _tile(out, position, outer, inner, walk, HOW)
-        s_p += n_p
-        s_q += n_q
-        s_A += n_A
-        s_B += n_B
-        s_Af += n_Af
-        s_Bf += n_Bf
-        if FAST and KIND != OSCILLATING:
-            s_stopped += stopped
-            s_more += more
-        elif HOW.CONTINUOUS and not FAST:
-            s_stopped += stopped
+    if AHEAD == 0:
+        for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+            x = tl.load(t_at, inside, 0.0).to(TYPE)
+            gradient = tl.load(g_at, inside, 0.0).to(TYPE)
+            moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
+                x, gradient, unit, KIND, MODE, HOW
+            )
+            tl.store(out_at, narrow(moved, out.pointer, MODE), inside)
+            position, outer, inner = _next(position, outer, inner, walk, HOW)
+            t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+            g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+            out_at, _ = _tile(out, position, outer, inner, walk, HOW)
+            s_p += n_p
+            s_q += n_q
+            s_A += n_A
+            s_B += n_B
+            s_Af += n_Af
+            s_Bf += n_Bf
+            if FAST and KIND != OSCILLATING:
+                s_more += more
+            if _takes_seven(KIND, MODE, HOW):
+                s_stopped += stopped
+    else:
+        t_now, g_now = tl.load(t_at, inside, 0.0), tl.load(g_at, inside, 0.0)
+        t_then, g_then, then_at, then_inside = t_now, g_now, out_at, inside
+        if AHEAD == 2:
+            position, outer, inner = _next(position, outer, inner, walk, HOW)
+            t_at, then_inside = _tile(t, position, outer, inner, walk, HOW)
+            g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+            then_at, _ = _tile(out, position, outer, inner, walk, HOW)
+            t_then, g_then = tl.load(t_at, then_inside, 0.0), tl.load(g_at, then_inside, 0.0)
+        for _ in tl.range(walk.first, walk.last, STRIDE * AHEAD, num_stages=1):
+            for _ in tl.static_range(AHEAD):
+                x, gradient, at, here = t_now.to(TYPE), g_now.to(TYPE), out_at, inside
+                if AHEAD == 2:
+                    t_now, g_now, out_at, inside = t_then, g_then, then_at, then_inside
+                position, outer, inner = _next(position, outer, inner, walk, HOW)
+                t_at, then_inside = _tile(t, position, outer, inner, walk, HOW)
+                g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+                then_at, _ = _tile(out, position, outer, inner, walk, HOW)
+                t_then, g_then = tl.load(t_at, then_inside, 0.0), tl.load(g_at, then_inside, 0.0)
+                if AHEAD == 1:
+                    t_now, g_now, out_at, inside = t_then, g_then, then_at, then_inside
+                moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
+                    x, gradient, unit, KIND, MODE, HOW
+                )
+                tl.store(at, narrow(moved, out.pointer, MODE), here)
+                s_p += n_p
+                s_q += n_q
+                s_A += n_A
+                s_B += n_B
+                s_Af += n_Af
+                s_Bf += n_Bf
+                if FAST and KIND != OSCILLATING:
+                    s_more += more
+                if _takes_seven(KIND, MODE, HOW):
+                    s_stopped += stopped
+    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = summed(
+        s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, HOW
+    )
     if FAST and _is_mixed(KIND, HOW):
         s_p += unit.f1 * s_stopped
         s_q += unit.f2 * s_more
-        s_stopped = z
+        s_stopped = s_stopped * 0.0
     elif FAST:
         s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
             unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
         )
-        s_stopped = z
-    return (
-        _summed(s_p, HOW), _summed(s_q, HOW), _summed(s_A, HOW), _summed(s_B, HOW),
-        _summed(s_Af, HOW), _summed(s_Bf, HOW), _summed(s_stopped, HOW),
-    )  # fmt: skip
+        s_stopped = s_stopped * 0.0
+    return s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped
 
 
 @triton.jit
@@ -421,17 +494,23 @@ def neighbour_walk(
         s8 += n8
         s9 += n9
         inputs += x.to(tl.float64)
-    _keep(sums_ptr, OWN, _summed(s0, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 1, _summed(s1, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 2, _summed(s2, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 3, _summed(s3, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 4, _summed(s4, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 5, _summed(s5, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 6, _summed(s6, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 7, _summed(s7, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 8, _summed(s8, HOW), walk, HOW)
-    _keep(sums_ptr, OWN + 9, _summed(s9, HOW), walk, HOW)
-    _keep(sums_ptr, INPUTS, _summed(inputs, HOW), walk, HOW)
+    zero = tl.zeros((HEIGHT, WIDTH), TYPE)
+    s0, s1, s2, s3, s4, s5, s6, s7 = summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW)
+    s8, s9, _, _, _, _, _, _ = summed(s8, s9, zero, zero, zero, zero, zero, zero, HOW)
+    if not HOW.LANES:
+        inputs = tl.sum(inputs, 1)
+    inputs = tl.sum(inputs, 0)
+    _keep(sums_ptr, OWN, s0, walk, HOW)
+    _keep(sums_ptr, OWN + 1, s1, walk, HOW)
+    _keep(sums_ptr, OWN + 2, s2, walk, HOW)
+    _keep(sums_ptr, OWN + 3, s3, walk, HOW)
+    _keep(sums_ptr, OWN + 4, s4, walk, HOW)
+    _keep(sums_ptr, OWN + 5, s5, walk, HOW)
+    _keep(sums_ptr, OWN + 6, s6, walk, HOW)
+    _keep(sums_ptr, OWN + 7, s7, walk, HOW)
+    _keep(sums_ptr, OWN + 8, s8, walk, HOW)
+    _keep(sums_ptr, OWN + 9, s9, walk, HOW)
+    _keep(sums_ptr, INPUTS, inputs, walk, HOW)
 
 
 @triton.jit
