@@ -21,6 +21,7 @@ import deu.functional
 import deu.reference
 from deu import _triton
 from deu._settings import Settings
+from deu.bench.providers import TEN
 
 from .conftest import GPU, LIMITS, NAMES, SUBSPACES, every_subspace, gradients
 
@@ -193,6 +194,17 @@ def test_roots_and_waves_side_by_side() -> None:
         list(torch.tensor(units).T.contiguous()),
         solution="continuous",
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("training", [False, True])
+def test_gentle_rows_side_by_side(training: bool, dtype: torch.dtype) -> None:
+    """All of the paper's rows, none of them steep: the fastest arithmetic serves them all."""
+    c12 = torch.rand(2, 2 * len(TEN)) - 0.5
+    coefficients = [*torch.tensor(2 * TEN).T.contiguous(), *c12]
+    t = 3 * torch.randn(40, 2 * len(TEN))
+    t[0], t[1] = 30.0, -30.0
+    compare(t.to(dtype), coefficients, training=training)
 
 
 def test_more_channels_than_a_tile_has() -> None:

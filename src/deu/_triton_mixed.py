@@ -53,7 +53,8 @@ def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
     root = tl.where(real, q, 0.0)
     tiny = tl.full((), 1e-30, tl.float64)
     over_p = inverse(tl.where(tl.abs(p) < tiny, tiny, p))
-    over_q = inverse(tl.where(tl.abs(root) < tiny, tiny, root))
+    # Waves have no second root, but an exponent: what is divided by the one must not overflow.
+    over_q = tl.where(wave, 0.0, inverse(tl.where(tl.abs(root) < tiny, tiny, root)))
     angle = tl.where(oscillating, q, 0.0)
     turn = tl.where(critical, 1.0, tl.where(real | oscillating, q, 0.0))
     if MODE != HALF:
