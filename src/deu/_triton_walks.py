@@ -347,6 +347,25 @@ def keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW: tl.constexpr):
 
 
 @triton.jit
+def _added(
+    x, g, out, at, inside, unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more,
+    KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
+    # The sums with a tile's own; and what of its gradient goes to t, which is stored.
+    moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
+        x, g, unit, KIND, MODE, HOW
+    )
+    tl.store(at, narrow(moved, out.pointer, MODE), inside)
+    if _is_fast(KIND, MODE, HOW) and KIND != OSCILLATING:
+        s_more += more
+    if _takes_seven(KIND, MODE, HOW):
+        s_stopped += stopped
+    return (
+        s_p + n_p, s_q + n_q, s_A + n_A, s_B + n_B, s_Af + n_Af, s_Bf + n_Bf, s_stopped, s_more
+    )  # fmt: skip
+
+
+@triton.jit
 def backward_walk(
     t,
     g,
@@ -383,24 +402,14 @@ def backward_walk(
         for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
             x = tl.load(t_at, inside, 0.0).to(TYPE)
             gradient = tl.load(g_at, inside, 0.0).to(TYPE)
-            moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
-                x, gradient, unit, KIND, MODE, HOW
-            )
-            tl.store(out_at, narrow(moved, out.pointer, MODE), inside)
+            s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
+                x, gradient, out, out_at, inside, unit,
+                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
+            )  # fmt: skip
             position, outer, inner = _next(position, outer, inner, walk, HOW)
             t_at, inside = _tile(t, position, outer, inner, walk, HOW)
             g_at, _ = _tile(g, position, outer, inner, walk, HOW)
             out_at, _ = _tile(out, position, outer, inner, walk, HOW)
-            s_p += n_p
-            s_q += n_q
-            s_A += n_A
-            s_B += n_B
-            s_Af += n_Af
-            s_Bf += n_Bf
-            if FAST and KIND != OSCILLATING:
-                s_more += more
-            if _takes_seven(KIND, MODE, HOW):
-                s_stopped += stopped
     else:
         t_now, g_now = tl.load(t_at, inside, 0.0), tl.load(g_at, inside, 0.0)
         t_then, g_then, then_at, then_inside = t_now, g_now, out_at, inside
@@ -422,20 +431,10 @@ def backward_walk(
                 t_then, g_then = tl.load(t_at, then_inside, 0.0), tl.load(g_at, then_inside, 0.0)
                 if AHEAD == 1:
                     t_now, g_now, out_at, inside = t_then, g_then, then_at, then_inside
-                moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
-                    x, gradient, unit, KIND, MODE, HOW
-                )
-                tl.store(at, narrow(moved, out.pointer, MODE), here)
-                s_p += n_p
-                s_q += n_q
-                s_A += n_A
-                s_B += n_B
-                s_Af += n_Af
-                s_Bf += n_Bf
-                if FAST and KIND != OSCILLATING:
-                    s_more += more
-                if _takes_seven(KIND, MODE, HOW):
-                    s_stopped += stopped
+                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
+                    x, gradient, out, at, here, unit,
+                    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
+                )  # fmt: skip
     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = summed(
         s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, HOW
     )
