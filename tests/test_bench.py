@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import math
+import signal
 import subprocess
 import sys
 
@@ -179,28 +180,29 @@ def test_saved_memory_is_that_of_the_input():
 
 
 class _Interrupted(nn.GELU):
-    """Works in the check and for a while, then somebody presses Ctrl-C."""
+    """Works in the check and for a while, then somebody ends it."""
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, by: signal.Signals) -> None:
         super().__init__()
-        self.left = calls
+        self.left, self.by = calls, by
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.left -= 1
         if self.left < 0:
-            raise KeyboardInterrupt
+            signal.raise_signal(self.by)
         return super().forward(x)
 
 
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize(("calls", "kept"), [(30, True), (12, False)])
-def test_interrupted_keeps_what_was_measured(tmp_path, capsys, monkeypatch, calls, kept):
+def test_interrupted_keeps_what_was_measured(tmp_path, capsys, monkeypatch, calls, kept, by, code):
     """10 calls are the check and the warm-up, then two a round: 10 rounds, or too few to keep."""
-    monkeypatch.setitem(providers.PROVIDERS, "stops", lambda features, dim: _Interrupted(calls))
+    monkeypatch.setitem(providers.PROVIDERS, "stops", lambda features, dim: _Interrupted(calls, by))
     monkeypatch.setattr(timing, "_CPU_NUMBERS", 1)
     monkeypatch.setattr(rounds, "_SLOW", math.inf)
     stopped = Case((8, 8), NC, "float32", (*FEW, "stops"))
     never = Case((9, 9), NC, "float32", FEW)
-    assert run("--rounds", "30", "--out", str(tmp_path), cases=[SMALL, stopped, never]) == 130
+    assert run("--rounds", "30", "--out", str(tmp_path), cases=[SMALL, stopped, never]) == code
     assert capsys.readouterr().err == "deu bench: stopped; what was measured is kept\n"
     found = lines(tmp_path)
     assert {row["rounds"] for row in found if row["case"] == SMALL.title} == {"30"}

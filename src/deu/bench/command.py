@@ -7,8 +7,11 @@ import datetime
 import math
 import platform
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -44,7 +47,7 @@ def bench(
         torch.set_num_threads(arguments.threads)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with Writer(out / "bench.csv") as writer:
+        with _ended_as_by_a_person(), Writer(out / "bench.csv") as writer:
             return _run(arguments, torch.device(device), writer, cases, forms)
     except BrokenPipeError:
         raise
@@ -52,6 +55,27 @@ def bench(
         return cannot_write("deu bench", out, error)
     finally:
         torch.set_num_threads(threads)
+
+
+class _EndedError(KeyboardInterrupt):
+    """Something else than a person has asked for the end: a batch system, or ``timeout``."""
+
+
+@contextmanager
+def _ended_as_by_a_person() -> Iterator[None]:
+    """Let SIGTERM, like Ctrl-C, leave what was measured so far."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may ask for signals
+        return
+
+    def end(*_: object) -> None:
+        raise _EndedError
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def chart(path: Path) -> int:
@@ -105,7 +129,7 @@ def _run(
     if forms is None:
         forms = model_forms(device.type, quick) if arguments.only != "layers" else []
     tasks = _in_order(cases, forms)
-    stopped = False
+    code = 0
     for i, task in enumerate(tasks):
         kind, work = ("model", task.work) if isinstance(task, Form) else ("layer", "")
         title = f"{task.title} {work}".rstrip()
@@ -122,14 +146,14 @@ def _run(
                 models.measure(task, device, rounds, clock, emit, template)
             else:
                 layers.measure(task, device, rounds, clock, emit, template)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as reason:
             print("deu bench: stopped; what was measured is kept", file=sys.stderr)
-            stopped = True
+            code = 143 if isinstance(reason, _EndedError) else 130
             break
         if device.type == "cuda":
             torch.cuda.empty_cache()
     _write(arguments.out, rows, heading)
-    return 130 if stopped else 0
+    return code
 
 
 def _in_order(cases: Sequence[Case], forms: Sequence[Form]) -> list[Case | Form]:
