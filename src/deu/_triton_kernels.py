@@ -227,7 +227,6 @@ def backward(
                     )
     keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW)
     if HOW.LANES and HOW.MODE != DOUBLE:
-        slow, any_slow, fast, waves, reals = facts(kind, mode, walk.mask, HOW)
         if any_slow:
             tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
