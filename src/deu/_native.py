@@ -206,10 +206,10 @@ _NO_CENTRE = torch.empty(0, dtype=torch.float64)
 
 
 def forward(
-    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, save: bool = True
+    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, keep: bool = True
 ) -> tuple[Tensor, Tensor]:
     """y, and each neuron's mean input if outward gravitation will ask for any, else nothing."""
-    if not save and settings.training:
+    if not keep and settings.training:
         settings = settings._replace(training=False)
     assert _library is not None
     a, b, c, c1, c2 = uniform(coefficients)

@@ -55,9 +55,15 @@ def _forward(
 
 
 def _new_saved(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
-    """Room for what forward leaves backward: on a CPU, the centre of each neuron's inputs."""
-    wanted = t.is_cpu and settings.training and settings.solution == "paper"
-    return t.new_empty(coefficients[0].shape[0] if wanted else 0, dtype=torch.float64)
+    """Room for what forward leaves backward.
+
+    On a CPU the centre of each neuron's inputs, on a GPU its normal form.
+    """
+    if _triton.fits(t, coefficients):
+        each = _triton.FORM
+    else:
+        each = int(t.is_cpu and settings.training and settings.solution == "paper")
+    return t.new_empty(each * coefficients[0].shape[0], dtype=torch.float64)
 
 
 def _backward(

@@ -26,6 +26,7 @@ _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 # How many numbers backward leaves its last step of each neuron and share of the positions, and how
 # many if no neighbour pulls; _triton_walks.py says what they are.
 SUMS, OWN_SUMS = 18, 7
+FORM = 7  # and how many forward keeps for backward of each neuron: its normal form
 
 # Known without importing it, so that torch.compile sees a constant.
 AVAILABLE = importlib.util.find_spec("triton") is not None and os.environ.get("DEU_TRITON") != "0"
@@ -65,18 +66,23 @@ class Tiling(NamedTuple):
     elements: int  # of a tile, a thread
     programs: int  # at most about so many a multiprocessor
     registers: int  # at most so many a thread
-    stages: int  # tiles on their way at once; backward: 1 or 2
+    stages: int  # tiles on their way at once; backward, and 1 in forward: in registers
 
 
-def _tiling(lanes: bool, backward: bool, size: int) -> Tiling:
-    """For elements of ``size`` bytes.  As many programs as run at once: each begins slowly."""
+def _tiling(lanes: bool, backward: bool, size: int, continuous: bool) -> Tiling:
+    """For elements of ``size`` bytes.
+
+    With many channels to a program there are as many programs as run at once, since each begins
+    slowly.  With one there are more, because some take far longer than others: those in float64,
+    which are more in the paper's solution.
+    """
     if lanes:
         if backward:
             return Tiling(4, 4, 4, 128, 2) if size == 2 else Tiling(4, 4, 3, 168, 2)
         return Tiling(4, 8, 4, 128, 4)
     if backward:
-        return Tiling(4, 4, 4, 128, 2)
-    return Tiling(4, 8, 6, 80, 5) if size == 2 else Tiling(4, 8, 6, 80, 4)
+        return Tiling(4, 4, 8 if continuous else 16, 128, 2)
+    return Tiling(4, 16, 8, 128, 5 if size == 2 else 1)
 
 
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
@@ -92,6 +98,12 @@ def _processors(device: torch.device) -> int:
 @functools.cache
 def _has_ptx(device: torch.device) -> bool:
     return device.type == "cuda" and torch.version.hip is None
+
+
+@functools.cache
+def _overlaps(device: torch.device) -> bool:
+    """Whether a kernel can be launched while the one before it ends: Hopper and later."""
+    return _has_ptx(device) and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 class _Launch:
@@ -162,8 +174,10 @@ def _lie(
     return _Layout(sizes, strides, lanes, flat, wide, width), copies
 
 
-def _options(warps: int, registers: int | None = None) -> dict[str, Any]:
+def _options(warps: int, registers: int | None = None, overlap: bool = False) -> dict[str, Any]:
     options: dict[str, Any] = {"num_warps": warps, "enable_fp_fusion": True}
+    if overlap:
+        options["launch_pdl"] = True
     if registers is not None and torch.version.hip is None:
         options["maxnreg"] = registers
     return options
@@ -211,7 +225,14 @@ def _how(t: Tensor, settings: Settings, lies: _Layout, height: int, width: int, 
         WIDTH=width,
         STAGES=stages,
         PTX=_has_ptx(t.device),
+        KEEP=False,
+        OVERLAP=_overlaps(t.device),
     )
+
+
+def _alone(how: Any) -> Any:
+    """One channel, a quarter of a tile at a time: for float64, and there is less to compile."""
+    return how._replace(LANES=False, HEIGHT=max(1, how.HEIGHT * how.WIDTH // 4), WIDTH=1)
 
 
 _plans: dict[tuple, Any] = {}
@@ -226,21 +247,23 @@ def _remembered(key: tuple, make: Callable[[], Any]) -> Any:
     return found
 
 
-def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings) -> _Plan | None:
+def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: bool) -> _Plan | None:
     from ._triton_kernels import forward as kernel
 
     found = _lie(y, (t,), a.shape[0], settings.dim)
     if found is None:
         return None
     lies, (copy,) = found
-    tiling = _tiling(lies.lanes, False, t.element_size())
+    continuous = settings.solution == "continuous"
+    tiling = _tiling(lies.lanes, False, t.element_size(), continuous)
     height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
     # Values are the same in training: one kernel serves both.
-    how = _how(t, settings, lies, height, width, tiling.stages)._replace(PULL=False)
+    how = _how(t, settings, lies, height, width, tiling.stages)
+    how = how._replace(PULL=False, OVERLAP=False, KEEP=keep)
     options = _options(tiling.warps, tiling.registers)
-    return _Plan(_Launch(kernel, programs, options, *fixed, how), copy)
+    return _Plan(_Launch(kernel, programs, options, *fixed, how, _alone(how)), copy)
 
 
 def _plan_backward(
@@ -253,21 +276,21 @@ def _plan_backward(
     if found is None:
         return None
     lies, (copy_t, copy_grad) = found
-    tiling = _tiling(lies.lanes, True, t.element_size())
+    continuous = settings.solution == "continuous"
+    tiling = _tiling(lies.lanes, True, t.element_size(), continuous)
     height, width, share, shares, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     strides = (step for s in lies.strides for step in s)
     how = _how(t, settings, lies, height, width, tiling.stages)
-    fixed = (channels, outer * inner, share, inner, *strides, how)
-    together = 2
-    finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=together)
+    fixed = (channels, outer * inner, share, inner, *strides, how, _alone(how))
+    finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=1)
     rows = min(512, 1 << (shares - 1).bit_length())
     return _BackwardPlan(
         _Launch(kernel, programs, _options(tiling.warps, tiling.registers), *fixed),
         _Launch(
             finish,
-            -(-channels // together),
-            _options(8),
+            channels,
+            _options(max(1, rows // 64), overlap=how.OVERLAP),
             channels,
             shares,
             outer * inner,
@@ -298,46 +321,50 @@ def _stream(t: Tensor) -> int:
 
 
 def forward(
-    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, save: bool = True
-) -> tuple[Tensor, None]:
-    """y; backward needs nothing but what autograd keeps."""
+    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, keep: bool = True
+) -> tuple[Tensor, Tensor | None]:
+    """y and, if they are to be kept for backward, the normal forms of the neurons."""
     a, b, c, c1, c2 = uniform(coefficients)
     y = torch.empty_like(t)
     if t.numel() == 0:
         return y, None
-    key = (t.shape, t.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings)
-    plan = _remembered(key, lambda: _plan_forward(t, y, a, settings))
+    key = (t.shape, t.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings, keep)
+    plan = _remembered(key, lambda: _plan_forward(t, y, a, settings, keep))
     if plan is None:
-        return y.copy_(forward(t.contiguous(), coefficients, settings)[0]), None
+        value, forms = forward(t.contiguous(), coefficients, settings, keep)
+        return y.copy_(value), forms
     if plan.copy:
         t = in_order_of(t, y)
+    forms = a.new_empty(FORM * a.shape[0], dtype=torch.float64) if keep else None
     with _on_device_of(t):
-        plan.forward(t.data_ptr() % 16 == 0, _stream(t), t, y, a, b, c, c1, c2)
-    return y, None
+        aligned, stream = t.data_ptr() % 16 == 0, _stream(t)
+        plan.forward(aligned, stream, t, y, a, b, c, c1, c2, a if forms is None else forms)
+    return y, forms
 
 
 def backward(
     grad: Tensor,
     t: Tensor,
     coefficients: tuple[Tensor, ...],
-    saved: Tensor | None,
+    forms: Tensor | None,
     settings: Settings,
 ) -> tuple[Tensor, ...]:
     """The gradients of t and of the five coefficients."""
     a, b, c, c1, c2 = uniform(coefficients)
     if a.dtype != coefficients[0].dtype:  # of several types
-        grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), saved, settings)
+        grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), forms, settings)
         return grad_t, *(g.to(p.dtype) for g, p in zip(grads, coefficients, strict=True))
     grad_t = torch.empty_like(t)
     grads = [torch.empty_like(a) for _ in range(5)]
     if t.numel() == 0:
         return grad_t, *(g.zero_() for g in grads)
+    assert forms is not None
     if grad.dtype != t.dtype:
         grad = grad.to(t.dtype)
     key = (t.shape, t.stride(), grad.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings)
     plan = _remembered(key, lambda: _plan_backward(grad, t, grad_t, a, settings))
     if plan is None:
-        moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, saved, settings)
+        moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, forms, settings)
         return grad_t.copy_(moved), *grads
     if plan.copy_t:
         t = in_order_of(t, grad_t)
@@ -346,6 +373,6 @@ def backward(
     sums = a.new_empty(plan.sums, dtype=torch.float64)
     with _on_device_of(t):
         aligned, stream = (t.data_ptr() | grad.data_ptr()) % 16 == 0, _stream(t)
-        plan.backward(aligned, stream, t, grad, grad_t, a, b, c, c1, c2, sums)
+        plan.backward(aligned, stream, t, grad, grad_t, a, b, c, forms, sums)
         plan.finish(True, stream, a, b, c, c1, c2, sums, *grads)
     return grad_t, *grads

@@ -46,6 +46,8 @@ class How(NamedTuple):
     WIDTH: int  # of a tile: channels, or positions that are neighbours in memory
     STAGES: int  # how many tiles are on their way at once
     PTX: bool  # whether the chip understands NVIDIA's instructions
+    KEEP: bool  # forward: whether normal forms are kept for backward
+    OVERLAP: bool  # whether the last step of a backward pass may begin before the first has ended
 
 
 LOG2E = tl.constexpr(1.44269504088896341)
@@ -79,6 +81,19 @@ def inverse(x):
     for _ in tl.static_range(4):
         y = y * (2.0 - x * y)
     return y
+
+
+@triton.jit
+def as_needed(p, q, A, B, Af, Bf, MODE: tl.constexpr, GRADIENTS: tl.constexpr):
+    # The numbers from which a unit's constants are made: for values of 16 bits float32 is enough.
+    TYPE: tl.constexpr = tl.float32 if MODE == HALF and not GRADIENTS else tl.float64
+    return p.to(TYPE), q.to(TYPE), A.to(TYPE), B.to(TYPE), Af.to(TYPE), Bf.to(TYPE)
+
+
+@triton.jit
+def inverse_unless_tiny(x, TINY: tl.constexpr):
+    x = tl.where(tl.abs(x) < TINY, tl.full((), TINY, x.dtype), x)
+    return 1.0 / x if x.dtype == tl.float32 else inverse(x)
 
 
 @triton.jit

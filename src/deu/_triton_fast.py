@@ -20,12 +20,13 @@ from ._triton_elements import (
     OSCILLATING,
     REAL,
     SINGLE,
+    as_needed,
     at_least,
     at_most,
     exp2_and_less_one,
     fast_exp2,
     fast_sine_cosine,
-    inverse,
+    inverse_unless_tiny,
     sine_cosine,
     smooth_step,
 )
@@ -50,9 +51,12 @@ LN2 = tl.constexpr(0.69314718055994531)
 
 
 @triton.jit
-def fast_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
+def fast_unit(
+    kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr
+):
     TYPE: tl.constexpr = tl.float32
     LIMIT: tl.constexpr = HOW.MAX_EXPONENT if HOW.MAX_EXPONENT < 40.0 else 40.0
+    p, q, A, B, Af, Bf = as_needed(p, q, A, B, Af, Bf, MODE, GRADIENTS)
     real = kind == REAL
     D = tl.where(real, Bf, 0.0)
     swapped = real & (tl.abs(p) < tl.abs(q))
@@ -60,9 +64,8 @@ def fast_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
     A, B = tl.where(swapped, B, A), tl.where(swapped, A, B)
     D = tl.where(swapped, -D, D)
     p1, q1 = tl.where(real, p, 0.0), tl.where(real, q, 0.0)
-    tiny = tl.full((), 1e-15, tl.float64)  # its inverse, squared, is finite
-    over_p = inverse(tl.where(tl.abs(p1) < tiny, tiny, p1))
-    over_q = inverse(tl.where(tl.abs(q1) < tiny, tiny, q1))
+    # The inverse, squared, is finite.
+    over_p, over_q = inverse_unless_tiny(p1, 1e-15), inverse_unless_tiny(q1, 1e-15)
     closed = tl.where(real, D * over_p, -Af)
     mean = tl.where(real, (p + q) * 0.5, p)
     turn = tl.where(real, (q - p) * 0.5, q)
@@ -70,7 +73,7 @@ def fast_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
     if MODE != HALF:
         angle = angle * 0.31830988618379067
     hi = angle.to(TYPE)
-    lo = (angle - hi.to(tl.float64)).to(TYPE)
+    lo = (angle - hi.to(angle.dtype)).to(TYPE)
     # Twice the mean's cap is that of roots, and no oscillation comes up to it.
     CAP: tl.constexpr = (2.0 if HOW.CONTINUOUS else 1.0) * LIMIT * LOG2E
     return Fast(

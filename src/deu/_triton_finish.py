@@ -7,6 +7,7 @@ coefficients.
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from ._triton_elements import DOUBLE, MIXED, REAL, arithmetic, gradients, inverse, root, value
 from ._triton_forms import (
@@ -25,11 +26,11 @@ LAST_EIGHT = tl.constexpr(ALL_SUMS.value - 8)
 
 
 @triton.jit
-def _share(sums_ptr, i: tl.constexpr, share, channel, inside, channels, HOW: tl.constexpr):
+def _share(sums_ptr, i: tl.constexpr, share, channel, inside, shares, HOW: tl.constexpr):
     COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
     if i < COUNT:
-        place = (share * COUNT + i).to(tl.int64) * channels
-        found = tl.load(sums_ptr + place[:, None] + channel[None, :], inside, 0.0)
+        place = (channel.to(tl.int64) * COUNT + i) * shares
+        found = tl.load(sums_ptr + place[None, :] + share[:, None], inside, 0.0)
     else:
         found = tl.zeros_like(inside.to(tl.float64))
     return found
@@ -41,7 +42,6 @@ def _totals(
     FIRST: tl.constexpr,
     channel,
     mask,
-    channels,
     shares,
     SHARES: tl.constexpr,
     HOW: tl.constexpr,
@@ -54,14 +54,14 @@ def _totals(
     for first in range(0, shares, SHARES):
         share = first + tl.arange(0, SHARES)
         inside = (share < shares)[:, None] & mask[None, :]
-        s0 += _share(sums_ptr, FIRST, share, channel, inside, channels, HOW)
-        s1 += _share(sums_ptr, FIRST + 1, share, channel, inside, channels, HOW)
-        s2 += _share(sums_ptr, FIRST + 2, share, channel, inside, channels, HOW)
-        s3 += _share(sums_ptr, FIRST + 3, share, channel, inside, channels, HOW)
-        s4 += _share(sums_ptr, FIRST + 4, share, channel, inside, channels, HOW)
-        s5 += _share(sums_ptr, FIRST + 5, share, channel, inside, channels, HOW)
-        s6 += _share(sums_ptr, FIRST + 6, share, channel, inside, channels, HOW)
-        s7 += _share(sums_ptr, FIRST + 7, share, channel, inside, channels, HOW)
+        s0 += _share(sums_ptr, FIRST, share, channel, inside, shares, HOW)
+        s1 += _share(sums_ptr, FIRST + 1, share, channel, inside, shares, HOW)
+        s2 += _share(sums_ptr, FIRST + 2, share, channel, inside, shares, HOW)
+        s3 += _share(sums_ptr, FIRST + 3, share, channel, inside, shares, HOW)
+        s4 += _share(sums_ptr, FIRST + 4, share, channel, inside, shares, HOW)
+        s5 += _share(sums_ptr, FIRST + 5, share, channel, inside, shares, HOW)
+        s6 += _share(sums_ptr, FIRST + 6, share, channel, inside, shares, HOW)
+        s7 += _share(sums_ptr, FIRST + 7, share, channel, inside, shares, HOW)
     return summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW)
 
 
@@ -122,11 +122,13 @@ def finish(
     own_a, own_b, own_c, c1, c2 = coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW
     )
-    g_p, g_q, g_A, g_B, g_Af, g_Bf, stopped, _ = _totals(
-        sums_ptr, 0, channel, mask, channels, shares, SHARES, HOW
-    )
     row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
         own_a, own_b, own_c, c1, c2, HOW.CONTINUOUS, False, HOW
+    )
+    if HOW.OVERLAP:
+        gdc_wait()  # until backward has ended
+    g_p, g_q, g_A, g_B, g_Af, g_Bf, stopped, _ = _totals(
+        sums_ptr, 0, channel, mask, shares, SHARES, HOW
     )
     if HOW.CONTINUOUS:
         # stop = m/2α moves with α.
@@ -151,7 +153,7 @@ def finish(
         if HOW.PULL:
             if any_of(none_a | none_b | none_c, HOW):
                 _, _, _, _, _, F1, F2, inputs = _totals(
-                    sums_ptr, LAST_EIGHT, channel, mask, channels, shares, SHARES, HOW
+                    sums_ptr, LAST_EIGHT, channel, mask, shares, SHARES, HOW
                 )
                 n_c1, n_c2 = _neighbour(own_a, own_b, own_c, c1, c2, inputs / positions, HOW)
                 row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
@@ -159,7 +161,7 @@ def finish(
                     n_c1, n_c2, False, False, HOW,
                 )  # fmt: skip
                 g_A, g_B, g_Af, g_Bf, X1, X2, P1, P2 = _totals(
-                    sums_ptr, OWN, channel, mask, channels, shares, SHARES, HOW
+                    sums_ptr, OWN, channel, mask, shares, SHARES, HOW
                 )
                 real = kind == REAL
                 g_q = B * X1 - A * X2 + Bf * P1 - Af * P2

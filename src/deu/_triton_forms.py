@@ -203,6 +203,47 @@ def normal_form(
 
 
 @triton.jit
+def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, mode, walk, HOW: tl.constexpr):
+    # A normal form in memory, for backward; gradients may need more digits than the value does.
+    if HOW.MODE != DOUBLE:
+        careful = mode == DOUBLE
+        mode = _tier(a, b, c, kind, p, q, A, B, Af, Bf, HOW.CONTINUOUS, True, HOW)
+        mode = tl.where(careful, DOUBLE, mode)
+    at, n = forms_ptr + walk.channel, walk.channels
+    store(at, (kind * 4 + mode).to(tl.float64), walk.mask, HOW)
+    store(at + n, p, walk.mask, HOW)
+    store(at + 2 * n, q, walk.mask, HOW)
+    store(at + 3 * n, A, walk.mask, HOW)
+    store(at + 4 * n, B, walk.mask, HOW)
+    store(at + 5 * n, Af, walk.mask, HOW)
+    store(at + 6 * n, Bf, walk.mask, HOW)
+
+
+@triton.jit
+def kept_form(forms_ptr, walk, HOW: tl.constexpr):
+    at, n, mask = forms_ptr + walk.channel, walk.channels, walk.mask
+    code, p, q, A, B, Af, Bf = _seven(at, n, mask, HOW)
+    if HOW.LANES:
+        # In a loop.  Without it Triton would load them in each thread that walks along a channel,
+        # and make a unit's constants there, four or eight a thread, instead of handing them on:
+        # what is done once is paid for by the length of its code.
+        left = tl.full((), 1, tl.int32)
+        while left > 0:
+            code, p, q, A, B, Af, Bf = _seven(at, n, mask, HOW)
+            left -= 1
+    code = code.to(tl.int32)
+    return code // 4, p, q, A, B, Af, Bf, code % 4
+
+
+@triton.jit
+def _seven(at, n, mask, HOW: tl.constexpr):
+    code = load(at, mask, 0.0, HOW)
+    p, q = load(at + n, mask, 0.0, HOW), load(at + 2 * n, mask, 0.0, HOW)
+    A, B = load(at + 3 * n, mask, 0.0, HOW), load(at + 4 * n, mask, 0.0, HOW)
+    return code, p, q, A, B, load(at + 5 * n, mask, 0.0, HOW), load(at + 6 * n, mask, 0.0, HOW)
+
+
+@triton.jit
 def outward(p, HOW: tl.constexpr):
     # A singular coefficient moved to the nearest of ±eps.
     eps = tl.full((), HOW.EPS, tl.float64)
@@ -235,8 +276,7 @@ def store(pointer, number, mask, HOW: tl.constexpr):
 @triton.jit
 def coefficients(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW: tl.constexpr):
     if HOW.LANES:
-        # Once.  Without the loop Triton would load them again, and make the form of each channel in
-        # every thread that walks along it, eight a thread, instead of handing its numbers on.
+        # In a loop, see kept_form.
         zero = tl.zeros_like(channel).to(tl.float64)
         a, b, c, c1, c2 = zero, zero, zero, zero, zero
         left = tl.full((), 1, tl.int32)
@@ -252,3 +292,10 @@ def coefficients(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW: tl.con
         c = load(c_ptr + channel, mask, 1.0, HOW)
         c1, c2 = load(c1_ptr + channel, mask, 0.0, HOW), load(c2_ptr + channel, mask, 0.0, HOW)
     return a, b, c, c1, c2
+
+
+@triton.jit
+def singular_coefficients(a_ptr, b_ptr, c_ptr, channel, mask, HOW: tl.constexpr):
+    # Those that can be singular.
+    a, b = load(a_ptr + channel, mask, 1.0, HOW), load(b_ptr + channel, mask, 1.0, HOW)
+    return a, b, load(c_ptr + channel, mask, 1.0, HOW)

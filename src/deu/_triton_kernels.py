@@ -1,12 +1,14 @@
 # mypy: ignore-errors
 """The Triton kernels forward and backward.
 
-Each program makes the normal forms of its channels and walks over its share of the positions, by
-the walk that its channels' kinds and arithmetic ask for; ``finish`` adds up what backward leaves.
+Forward makes the normal forms of a program's channels and keeps them for backward.  Both walk over
+a share of the positions, by the walk that the channels' kinds and arithmetic ask for; ``finish``
+adds up what backward leaves.  ``ALONE`` is how a channel that needs float64 is walked along.
 """
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents
 
 from ._triton_elements import (
     CRITICAL,
@@ -25,14 +27,17 @@ from ._triton_forms import (
     coefficients,
     facts,
     is_singular,
+    keep_form,
+    kept_form,
     normal_form,
     outward,
+    singular_coefficients,
 )
 from ._triton_walks import (
     Strided,
+    ask_for,
     backward_alone,
     backward_walk,
-    few,
     forward_alone,
     forward_walk,
     has_fast,
@@ -54,6 +59,7 @@ def forward(
     c_ptr,
     c1_ptr,
     c2_ptr,
+    forms_ptr,
     channels,
     positions,
     share,
@@ -65,9 +71,12 @@ def forward(
     y_channel,
     y_inner,
     HOW: tl.constexpr,
+    ALONE: tl.constexpr,
 ):
     walk = walk_of(channels, positions, share, inner, HOW)
     t = Strided(t_ptr, t_outer, t_channel, t_inner)
+    if HOW.PTX and HOW.LANES:
+        ask_for(t, walk, HOW)
     if HOW.ALIKE:
         y = Strided(y_ptr, t_outer, t_channel, t_inner)
     else:
@@ -75,9 +84,12 @@ def forward(
     a, b, c, c1, c2 = coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
     )
-    _, _, _, _, kind, p, q, A, B, Af, Bf, mode = normal_form(
+    _, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
         a, b, c, c1, c2, HOW.CONTINUOUS, False, HOW
     )
+    if HOW.KEEP:
+        if walk.share == 0:
+            keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, mode, walk, HOW)
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW)
@@ -101,18 +113,17 @@ def forward(
             for i in range(HOW.WIDTH):
                 if holds(slow, i, HOW):
                     forward_alone(
-                        t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW
+                        t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW, ALONE
                     )  # fmt: skip
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.
         REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
-        FEW: tl.constexpr = few(HOW)
         if kind == OSCILLATING:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, FEW)
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
         elif kind == REAL:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, FEW)
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE)
         else:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, FEW)
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, ALONE)
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
@@ -123,7 +134,7 @@ def forward(
                     forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW)
 
 
-@triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
+@triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr"])
 def backward(
     t_ptr,
     g_ptr,
@@ -131,8 +142,7 @@ def backward(
     a_ptr,
     b_ptr,
     c_ptr,
-    c1_ptr,
-    c2_ptr,
+    forms_ptr,
     sums_ptr,
     channels,
     positions,
@@ -148,7 +158,10 @@ def backward(
     out_channel,
     out_inner,
     HOW: tl.constexpr,
+    ALONE: tl.constexpr,
 ):
+    if HOW.OVERLAP:
+        gdc_launch_dependents()
     walk = walk_of(channels, positions, share, inner, HOW)
     t = Strided(t_ptr, t_outer, t_channel, t_inner)
     if HOW.ALIKE:
@@ -157,13 +170,8 @@ def backward(
     else:
         g = Strided(g_ptr, g_outer, g_channel, g_inner)
         out = Strided(out_ptr, out_outer, out_channel, out_inner)
-    a, b, c, c1, c2 = coefficients(
-        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
-    )
-    _, _, _, _, kind, p, q, A, B, Af, Bf, mode = normal_form(
-        a, b, c, c1, c2, HOW.CONTINUOUS, True, HOW
-    )
-    zero = tl.zeros_like(a)
+    kind, p, q, A, B, Af, Bf, mode = kept_form(forms_ptr, walk, HOW)
+    zero = tl.zeros_like(p)
     s0, s1, s2, s3, s4, s5, s6 = zero, zero, zero, zero, zero, zero, zero
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
@@ -200,18 +208,17 @@ def backward(
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.
         REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
-        FEW: tl.constexpr = few(HOW)
         if kind == OSCILLATING:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, FEW
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
             )
         elif kind == REAL:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, FEW
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE
             )
         else:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, FEW
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, ALONE
             )
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
@@ -231,10 +238,9 @@ def backward(
             tl.debug_barrier()  # what follows is written over what all threads have written
             for i in range(HOW.WIDTH):
                 if holds(slow, i, HOW):
-                    backward_alone(
-                        t, g, out, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, sums_ptr, walk, i, HOW
-                    )
+                    backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW, ALONE)
     if HOW.PULL:
+        a, b, c = singular_coefficients(a_ptr, b_ptr, c_ptr, walk.channel, walk.mask, HOW)
         pulled = is_singular(a, HOW) | is_singular(b, HOW) | is_singular(c, HOW)
         pulled = pulled & walk.mask
         if any_of(pulled, HOW):
@@ -252,11 +258,13 @@ def backward(
                     tl.debug_barrier()
                     for i in range(HOW.WIDTH):
                         if holds(slow, i, HOW):
-                            neighbour_alone(t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW)
+                            neighbour_alone(
+                                t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW, ALONE
+                            )
             elif mode == DOUBLE and kind == OSCILLATING:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, DOUBLE, few(HOW))
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, DOUBLE, ALONE)
             elif mode == DOUBLE:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, few(HOW))
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, ALONE)
             elif kind == REAL:
                 neighbour_walk(t, g, sums_ptr, walk, kind, p, q, REAL, SINGLE, HOW)
             elif kind == OSCILLATING:

@@ -18,9 +18,10 @@ from ._triton_elements import (
     POLYNOMIAL,
     REAL,
     STEP,
+    as_needed,
     at_most,
     fast_exp2,
-    inverse,
+    inverse_unless_tiny,
     sine_cosine,
     smooth_step,
 )
@@ -42,25 +43,27 @@ Mixed = namedtuple(
 
 
 @triton.jit
-def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
+def mixed_unit(
+    kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr
+):
     TYPE: tl.constexpr = tl.float32
     LIMIT: tl.constexpr = HOW.MAX_EXPONENT if HOW.MAX_EXPONENT < 40.0 else 40.0
+    p, q, A, B, Af, Bf = as_needed(p, q, A, B, Af, Bf, MODE, GRADIENTS)
     real, step, polynomial = kind == REAL, kind == STEP, kind == POLYNOMIAL
     oscillating, critical = kind == OSCILLATING, kind == CRITICAL
     wave = oscillating | critical
     rooted = real | (kind == EXPONENTIAL)
     p = tl.where(rooted | wave, p, 0.0)
     root = tl.where(real, q, 0.0)
-    tiny = tl.full((), 1e-30, tl.float64)
-    over_p = inverse(tl.where(tl.abs(p) < tiny, tiny, p))
+    over_p = inverse_unless_tiny(p, 1e-30)
     # Waves have no second root, but an exponent: what is divided by the one must not overflow.
-    over_q = tl.where(wave, 0.0, inverse(tl.where(tl.abs(root) < tiny, tiny, root)))
+    over_q = tl.where(wave, 0.0, inverse_unless_tiny(root, 1e-30))
     angle = tl.where(oscillating, q, 0.0)
     turn = tl.where(critical, 1.0, tl.where(real | oscillating, q, 0.0))
     if MODE != HALF:
         angle = angle * 0.31830988618379067
     hi = angle.to(TYPE)
-    lo = (angle - hi.to(tl.float64)).to(TYPE)
+    lo = (angle - hi.to(angle.dtype)).to(TYPE)
     G = tl.where(step, A, 0.0)
     A = tl.where(step, 0.0, A)
     return Mixed(

@@ -32,7 +32,7 @@ from ._triton_elements import (
 )
 from ._triton_entire import entire_point
 from ._triton_fast import fast_gradients, fast_unit, fast_value, gathered
-from ._triton_forms import coefficients, load, normal_form, outward, store
+from ._triton_forms import coefficients, kept_form, load, normal_form, outward, store
 from ._triton_mixed import mixed_gradients, mixed_neighbour_sums, mixed_unit, mixed_value
 
 # Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
@@ -69,11 +69,14 @@ def _is_mixed(KIND, HOW):
 
 
 @triton.jit
-def _unit(kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+def _unit(
+    kind, p, q, A, B, Af, Bf,
+    KIND: tl.constexpr, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
     if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
-        unit = mixed_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
+        unit = mixed_unit(kind, p, q, A, B, Af, Bf, MODE, GRADIENTS, HOW)
     elif _is_fast(KIND, MODE, HOW):
-        unit = fast_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
+        unit = fast_unit(kind, p, q, A, B, Af, Bf, MODE, GRADIENTS, HOW)
     else:
         unit = arithmetic(kind, p, q, A, B, Af, Bf, MODE, HOW)
     return unit
@@ -126,7 +129,9 @@ def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
 
 
 # A walk: from which position to which, how many channels there are, and which are walked along.
-Walk = namedtuple("Walk", ["first", "last", "inner", "channel", "channels", "mask", "share"])
+Walk = namedtuple(
+    "Walk", ["first", "last", "inner", "channel", "channels", "mask", "share", "shares"]
+)
 # A tensor: where it begins, and its strides.
 Strided = namedtuple("Strided", ["pointer", "outer", "channel", "inner"])
 
@@ -148,7 +153,31 @@ def walk_of(channels, positions, share, inner, HOW: tl.constexpr):
         channel = channel.to(tl.int64)
     else:
         first = split * share
-    return Walk(first, tl.minimum(first + share, positions), inner, channel, channels, mask, split)
+    last = tl.minimum(first + share, positions)
+    shares = tl.num_programs(0) // blocks
+    return Walk(first, last, inner, channel, channels, mask, split, shares)
+
+
+@triton.jit
+def ask_for(x, walk, HOW: tl.constexpr):
+    # Asks for the first 128 lines of memory that a walk reads, which come while normal forms are
+    # made.  A line has 128 bytes.
+    LINE: tl.constexpr = 1024 // x.pointer.dtype.element_ty.primitive_bitwidth
+    ACROSS: tl.constexpr = (HOW.WIDTH + LINE - 1) // LINE if HOW.LANES else 1
+    position = walk.first + tl.arange(0, 128) * (1 if HOW.LANES else LINE)
+    position = tl.minimum(position, walk.last - 1)
+    outer = position * 0
+    if not HOW.FLAT:
+        outer = position // walk.inner
+    channel = walk.channel
+    if HOW.LANES:
+        channel = tl.program_id(0) % tl.cdiv(walk.channels, HOW.WIDTH) * HOW.WIDTH
+    at = outer * x.outer + (position - outer * walk.inner) * x.inner + channel * x.channel
+    for i in tl.static_range(ACROSS):
+        tl.inline_asm_elementwise(
+            "prefetch.global.L2 [$1]; // $0", "=r,l", [x.pointer + at + i * LINE], tl.int32,
+            is_pure=False, pack=1,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -225,18 +254,6 @@ def has_fast(KIND, HOW):
     return KIND in (OSCILLATING, REAL) or (HOW.MODE == HALF and KIND == EXPONENTIAL)
 
 
-@triton.constexpr_function
-def few(HOW):
-    # A quarter of a tile, for float64: there is work enough in each element, and less to compile.
-    return HOW._replace(HEIGHT=max(1, HOW.HEIGHT * HOW.WIDTH // 4), WIDTH=1)
-
-
-@triton.constexpr_function
-def _alone(HOW):
-    # For one channel of a tile that holds many, in float64.
-    return HOW._replace(LANES=False, HEIGHT=max(1, HOW.HEIGHT * HOW.WIDTH // 4), WIDTH=1)
-
-
 @triton.jit
 def _one_channel(walk, i, HOW: tl.constexpr):
     # The walk along the i-th channel of a tile.
@@ -249,6 +266,7 @@ def _one_channel(walk, i, HOW: tl.constexpr):
         walk.channels,
         channel < walk.channels,
         walk.share,
+        walk.shares,
     )
 
 
@@ -262,42 +280,47 @@ def holds(condition, i, HOW: tl.constexpr):
 def forward_walk(
     t, y, walk, kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
 ):
-    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, HOW)
+    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, False, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
     position, outer, inner = _start(walk, HOW)
     # The loop carries its pointers: Triton's passes take far less time then.
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     y_at, _ = _tile(y, position, outer, inner, walk, HOW)
-    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = tl.load(t_at, inside, 0.0).to(TYPE)
-        found = _bounded(x, unit, KIND, MODE, HOW)
-        tl.store(y_at, narrow(found, y.pointer, MODE), inside)
-        position, outer, inner = _next(position, outer, inner, walk, HOW)
-        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-        y_at, _ = _tile(y, position, outer, inner, walk, HOW)
+    if HOW.STAGES == 1 and MODE != DOUBLE:
+        # The next tile is in registers, see backward_walk.
+        t_next = tl.load(t_at, inside, 0.0)
+        for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=1):
+            x, at, here = t_next.to(TYPE), y_at, inside
+            position, outer, inner = _next(position, outer, inner, walk, HOW)
+            t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+            y_at, _ = _tile(y, position, outer, inner, walk, HOW)
+            t_next = tl.load(t_at, inside, 0.0)
+            found = _bounded(x, unit, KIND, MODE, HOW)
+            tl.store(at, narrow(found, y.pointer, MODE), here)
+    else:
+        for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+            x = tl.load(t_at, inside, 0.0).to(TYPE)
+            found = _bounded(x, unit, KIND, MODE, HOW)
+            tl.store(y_at, narrow(found, y.pointer, MODE), inside)
+            position, outer, inner = _next(position, outer, inner, walk, HOW)
+            t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+            y_at, _ = _tile(y, position, outer, inner, walk, HOW)
 
 
 @triton.jit
-def _form_alone(
-    a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one, GRADIENTS: tl.constexpr, ALONE: tl.constexpr
+def forward_alone(
+    t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr
 ):
+    # One channel of a tile in float64: all of the tile in it would be far slower.
+    KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+    one = _one_channel(walk, i, HOW)
     a, b, c, c1, c2 = coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
     )
     _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(
-        a, b, c, c1, c2, ALONE.CONTINUOUS, GRADIENTS, ALONE
+        a, b, c, c1, c2, ALONE.CONTINUOUS, False, ALONE
     )
-    return kind, p, q, A, B, Af, Bf
-
-
-@triton.jit
-def forward_alone(t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW: tl.constexpr):
-    # One channel of a tile in float64: all of the tile in it would be far slower.
-    ALONE: tl.constexpr = _alone(HOW)
-    KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
-    one = _one_channel(walk, i, HOW)
-    kind, p, q, A, B, Af, Bf = _form_alone(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one, False, ALONE)
     if kind == OSCILLATING:
         forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
     else:
@@ -317,10 +340,7 @@ def summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW: tl.constexpr):
         s4, s5, s6, s7 = tl.sum(s4, 1), tl.sum(s5, 1), tl.sum(s6, 1), tl.sum(s7, 1)
         s0, s1, s2, s3 = _wide(s0), _wide(s1), _wide(s2), _wide(s3)
         s4, s5, s6, s7 = _wide(s4), _wide(s5), _wide(s6), _wide(s7)
-    s0, s1, s2, s3, s4, s5, s6, s7 = tl.reduce((s0, s1, s2, s3, s4, s5, s6, s7), 0, _plus)
-    return (
-        _wide(s0), _wide(s1), _wide(s2), _wide(s3), _wide(s4), _wide(s5), _wide(s6), _wide(s7)
-    )  # fmt: skip
+    return tl.reduce((s0, s1, s2, s3, s4, s5, s6, s7), 0, _plus)
 
 
 @triton.jit
@@ -331,7 +351,7 @@ def _wide(x):
 @triton.jit
 def _keep(sums_ptr, i: tl.constexpr, total, walk, HOW: tl.constexpr):
     COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
-    place = (walk.share * COUNT + i).to(tl.int64) * walk.channels + walk.channel
+    place = (walk.channel.to(tl.int64) * COUNT + i) * walk.shares + walk.share
     store(sums_ptr + place, total, walk.mask, HOW)
 
 
@@ -383,7 +403,7 @@ def backward_walk(
     HOW: tl.constexpr,
 ):
     # What of the gradient goes to t, and the sums for the coefficients.
-    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, HOW)
+    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, True, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     FAST: tl.constexpr = _is_fast(KIND, MODE, HOW)
     HEIGHT: tl.constexpr = HOW.HEIGHT
@@ -438,6 +458,9 @@ def backward_walk(
     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = summed(
         s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, HOW
     )
+    if MODE != HALF:  # what follows takes differences
+        s_p, s_q, s_A, s_B = _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B)
+        s_Af, s_Bf, s_stopped, s_more = _wide(s_Af), _wide(s_Bf), _wide(s_stopped), _wide(s_more)
     if FAST and _is_mixed(KIND, HOW):
         s_p += unit.f1 * s_stopped
         s_q += unit.f2 * s_more
@@ -447,7 +470,9 @@ def backward_walk(
             unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
         )
         s_stopped = s_stopped * 0.0
-    return s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped
+    return (
+        _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B), _wide(s_Af), _wide(s_Bf), _wide(s_stopped)
+    )  # fmt: skip
 
 
 @triton.jit
@@ -455,7 +480,7 @@ def neighbour_walk(
     t, g, sums_ptr, walk, kind, p, q, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
 ):
     if MODE == SHORT:
-        unit = mixed_unit(kind, p, q, p, p, p, p, MODE, HOW)
+        unit = mixed_unit(kind, p, q, p, p, p, p, MODE, True, HOW)
     else:
         unit = arithmetic(kind, p, q, p, p, p, p, MODE, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
@@ -513,8 +538,9 @@ def neighbour_walk(
 
 
 @triton.jit
-def neighbour_alone(t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW: tl.constexpr):
-    ALONE: tl.constexpr = _alone(HOW)
+def neighbour_alone(
+    t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr
+):
     one = _one_channel(walk, i, HOW)
     a = outward(load(a_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
     b = outward(load(b_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
@@ -528,13 +554,10 @@ def neighbour_alone(t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW: tl.conste
 
 
 @triton.jit
-def backward_alone(
-    t, g, out, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, sums_ptr, walk, i, HOW: tl.constexpr
-):
-    ALONE: tl.constexpr = _alone(HOW)
+def backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr):
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = _one_channel(walk, i, HOW)
-    kind, p, q, A, B, Af, Bf = _form_alone(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one, True, ALONE)
+    kind, p, q, A, B, Af, Bf, _ = kept_form(forms_ptr, one, ALONE)
     if kind == OSCILLATING:
         s0, s1, s2, s3, s4, s5, s6 = backward_walk(
             t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
