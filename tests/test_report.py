@@ -6,6 +6,7 @@ import base64
 import csv
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -317,6 +318,22 @@ def test_how_it_was_made_tells_what_differs():
     assert said["seeds"] == "4 (0, 3–4, 7)"
     assert said["settings"] == "activation deu; lr 0.01, 0.1, 0.2"
     assert dict(how([bare]))["date"] == "not recorded"
+
+
+def test_what_was_not_run_is_counted(toy, tmp_path, monkeypatch):
+    found = [made(activation, 0.1) for activation in ("deu", "ReLU", "GELU")]
+    all_cells = [result.cell for result in found]
+    load = registry.load
+    monkeypatch.setattr(
+        registry, "load", lambda name: replace(load(name), cells=lambda options: all_cells)
+    )
+    assert "not run: 2 of the 3 cells of deu reproduce toy" in report_of(found[:1], tmp_path)
+    assert "not run" not in report_of(found, tmp_path)
+
+
+def report_of(results, folder):
+    report.write(results, folder)
+    return (folder / "report.md").read_text()
 
 
 def test_pictures_of_one_name_do_not_overwrite_each_other(toy, tmp_path):

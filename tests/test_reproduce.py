@@ -126,6 +126,15 @@ def test_a_wrong_name_lists_the_names(toy, tmp_path, capsys, verb):
     assert files(tmp_path) == set()
 
 
+def test_a_report_is_of_all_that_is_in_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("forms", "spectra"):
+        assert reproduce(name, "--quick", "--out", "both") == 0
+    text = Path("both/report.md").read_text()
+    assert "(forms, QUICK RUN)" in text
+    assert "(spectra, QUICK RUN)" in text
+
+
 def test_a_cell_that_fails_is_said_and_the_others_are_reported(toy, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TOY", "fail nan")
     assert reproduce("toy", "--seeds", "1") == 1

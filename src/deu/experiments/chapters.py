@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from . import registry
 from .cells import Result
-from .experiment import Experiment, Picture, Table, Text
+from .experiment import Experiment, Options, Picture, Table, Text
 from .provenance import how
 
 T = TypeVar("T")
@@ -110,7 +110,21 @@ def _chapter(experiment: Experiment, results: list[Result], folder: Path) -> Cha
             )
         else:
             parts.append(section)
-    return Chapter(experiment.name, experiment.title, quick, parts, how(results))
+    made = [*how(results), *_not_run(experiment, results)]
+    return Chapter(experiment.name, experiment.title, quick, parts, made)
+
+
+def _not_run(experiment: Experiment, results: list[Result]) -> list[tuple[str, str]]:
+    """How many cells of a full run there are no results of, where the data decides none of them."""
+    if results[0].cell.quick:
+        return []
+    study = any(" study " in str(result.made.get("command")) for result in results)
+    command = f"deu {'study' if study else 'reproduce'} {experiment.name}"
+    all_cells = experiment.cells(Options(scope="study" if study else "paper"))
+    left = {cell.name for cell in all_cells} - {result.cell.name for result in results}
+    if not left or len(left) + len(results) != len(all_cells):
+        return []
+    return [("not run", f"{len(left)} of the {len(all_cells)} cells of {command}")]
 
 
 def _told(what: str, make: Callable[[], T]) -> T:

@@ -74,10 +74,10 @@ def _said(name: str, command: Callable[[], int]) -> int:
         return 2
 
 
-def _report(folder: Path, names: Sequence[str] | None = None) -> int:
+def _report(folder: Path) -> int:
     from . import report as reports
 
-    results = read_results(folder, names)
+    results = read_results(folder)
     if not results:
         raise ResultError(f"there are no results in {folder}; deu reproduce NAME makes some")
     for path in reports.write(results, folder):
@@ -129,7 +129,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     for label, why in summary.failed:
         print(f"failed: {label}: {why}", file=sys.stderr)
     if not arguments.no_report and (summary.run or summary.kept):
-        _report(out, names)
+        _report(out)
     return 1 if summary.failed else 0
 
 

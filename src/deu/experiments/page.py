@@ -64,6 +64,7 @@ dd { margin: 0; min-width: 0; overflow-wrap: anywhere; }
 @media (max-width: 40rem) {
   img.wide { max-width: none; width: 40rem; }
   th, td { padding: .35rem .5rem; }
+  tr > :first-child { white-space: normal; min-width: 7rem; max-width: 9rem; }
   dl { grid-template-columns: 1fr; gap: 0; }
   dd { margin-bottom: .4rem; }
 }
