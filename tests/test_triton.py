@@ -187,6 +187,17 @@ def test_as_trained(layout: str, dtype: torch.dtype) -> None:
     compare(t.to(dtype), coefficients, solution="continuous", max_exponent=1.0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_as_large_tensors_are_cut(
+    solution: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_triton, "_LARGE", 0)
+    monkeypatch.setattr(_triton, "_plans", {})
+    t, coefficients, dim = inputs("NCHW", dtype)
+    compare(t, coefficients, dim=dim, solution=solution)
+
+
 def test_roots_and_waves_side_by_side() -> None:
     units = [(0.14, 0.874, 0.038, -0.09, 0.005), (0.9, 0.4, 1.1, 0.2, -0.3)] * 3
     compare(

@@ -24,7 +24,7 @@ solution, dtype, layout, chip = sys.argv[1], getattr(torch, sys.argv[2]), sys.ar
 _triton._processors = lambda device: 132
 _triton._has_ptx = lambda device: True
 _triton._overlaps = lambda device: int(chip) >= 90
-t = torch.empty(8, 64, 16, 16, dtype=dtype, device="meta")
+t = torch.empty(int(sys.argv[5]), 64, 56, 56, dtype=dtype, device="meta")
 if layout == "channels_last":
     t = t.to(memory_format=torch.channels_last)
 a = torch.empty(64, device="meta")
@@ -59,19 +59,29 @@ compile(plan.finish, [coefficient] * 5 + [wide] + [coefficient] * 5)
 
 
 @pytest.mark.parametrize(
-    ("solution", "dtype", "layout", "chip"),
+    ("solution", "dtype", "layout", "chip", "batch"),
     [
-        ("continuous", "float32", "contiguous", 90),
-        ("continuous", "bfloat16", "channels_last", 80),
-        ("paper", "float32", "channels_last", 80),
-        ("paper", "bfloat16", "contiguous", 90),
+        ("continuous", "float32", "contiguous", 90, 256),
+        ("continuous", "bfloat16", "channels_last", 80, 8),
+        ("paper", "float32", "channels_last", 80, 8),
+        ("paper", "bfloat16", "contiguous", 90, 8),
     ],
 )
-def test_kernels_compile(solution, dtype, layout, chip, tmp_path: Path):
+def test_kernels_compile(solution, dtype, layout, chip, batch, tmp_path: Path):
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     environment["TRITON_CACHE_DIR"] = str(tmp_path)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, solution, dtype, layout, str(chip)],
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            PROGRAM,
+            solution,
+            dtype,
+            layout,
+            *map(str, (chip, batch)),
+        ],
         env=environment,
         capture_output=True,
         text=True,

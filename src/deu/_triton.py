@@ -69,20 +69,26 @@ class Tiling(NamedTuple):
     stages: int  # tiles on their way at once; backward, and 1 in forward: in registers
 
 
-def _tiling(lanes: bool, backward: bool, size: int, continuous: bool) -> Tiling:
+_LARGE = 2**24  # elements
+
+
+def _tiling(lanes: bool, backward: bool, size: int, elements: int, continuous: bool) -> Tiling:
     """For elements of ``size`` bytes.
 
-    With many channels to a program there are as many programs as run at once, since each begins
-    slowly.  With one there are more, because some take far longer than others: those in float64,
-    which are more in the paper's solution.
+    There are as many programs as run at once, since each begins slowly.  In a large tensor with one
+    channel to a program there are more, because some take far longer than others: those in
+    float64, of which the paper's solution has more.
     """
+    large = elements >= _LARGE
     if lanes:
         if backward:
             return Tiling(4, 4, 4, 128, 2) if size == 2 else Tiling(4, 4, 3, 168, 2)
         return Tiling(4, 8, 4, 128, 4)
     if backward:
-        return Tiling(4, 4, 8 if continuous else 16, 128, 2)
-    return Tiling(4, 16, 8, 128, 5 if size == 2 else 1)
+        return Tiling(4, 4, (8 if continuous else 16) if large else 4, 128, 2)
+    if large:
+        return Tiling(4, 16, 8, 128, 5 if size == 2 else 1)
+    return Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
 
 
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
@@ -255,7 +261,7 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: boo
         return None
     lies, (copy,) = found
     continuous = settings.solution == "continuous"
-    tiling = _tiling(lies.lanes, False, t.element_size(), continuous)
+    tiling = _tiling(lies.lanes, False, t.element_size(), t.numel(), continuous)
     height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
@@ -277,7 +283,7 @@ def _plan_backward(
         return None
     lies, (copy_t, copy_grad) = found
     continuous = settings.solution == "continuous"
-    tiling = _tiling(lies.lanes, True, t.element_size(), continuous)
+    tiling = _tiling(lies.lanes, True, t.element_size(), t.numel(), continuous)
     height, width, share, shares, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     strides = (step for s in lies.strides for step in s)
