@@ -15,7 +15,7 @@ import torch
 
 from deu import cli
 from deu.experiments import engine, registry
-from deu.experiments.cells import read_results, result_path
+from deu.experiments.cells import Cell, read_results, result_path
 from deu.experiments.engine import checkpoint_path
 from deu.experiments.experiment import Experiment, Options
 
@@ -279,6 +279,36 @@ def test_only_some_cells_are_run(toy, tmp_path, monkeypatch, capsys):
     assert "--only do=nothing: no cell has it; it is one of nan, train" in capsys.readouterr().err
     assert reproduce("toy", "--only", "width=3") == 2
     assert "--only width=3: no cell has it; not in do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("only", "chosen"),
+    [
+        ("lr=1", [0]),
+        ("lr=1.0", [0]),
+        ("lr=1e-3,1", [0, 1]),
+        ("hidden=[4, 4]", [0]),
+        ("hidden=[4,4],[8]", [0, 1]),
+        ("hidden=[8],[4]", "--only hidden=[4]: no cell has it; it is one of [4, 4], [8]"),
+        ("lr=2", "--only lr=2: no cell has it; it is one of 0.001, 1"),
+    ],
+)
+def test_values_are_chosen_as_they_are_shown(toy, monkeypatch, capsys, only, chosen):
+    both = [
+        Cell("toy", {"do": "nan", "lr": 1.0, "hidden": [4, 4]}),
+        Cell("toy", {"do": "nan", "lr": 0.001, "hidden": [8]}),
+    ]
+    own = Experiment("toy", "", "", lambda options: both, toy.run, toy.report)
+    monkeypatch.setattr(toy, "EXPERIMENT", own)
+    code = reproduce("toy", "--only", only, "--no-report")
+    if isinstance(chosen, str):
+        assert code == 2
+        assert chosen in capsys.readouterr().err
+        return
+    assert code == 0
+    assert [result_path(Path("out/results"), cell).exists() for cell in both] == [
+        i in chosen for i in range(2)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,24 @@ def _setting(text: str) -> tuple[str, list[str]]:
     key, equals, values = text.partition("=")
     if not (key and equals and values):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form SETTING=VALUE[,VALUE]")
-    return key, values.split(",")
+    return key, _split(values)
+
+
+def _split(values: str) -> list[str]:
+    """Values at their commas, but for those within brackets.
+
+    Example:
+        >>> _split("ReLU,[4, 4],[8]")
+        ['ReLU', '[4, 4]', '[8]']
+    """
+    parts, depth = [""], 0
+    for letter in values:
+        depth += (letter in "[({") - (letter in "])}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

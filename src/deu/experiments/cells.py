@@ -46,7 +46,7 @@ class Cell:
     @property
     def label(self) -> str:
         """For people."""
-        parts = [f"{key}={_short(value)}" for key, value in self.settings.items()]
+        parts = [f"{key}={short(value)}" for key, value in self.settings.items()]
         few = len(self.seeds) == 1
         parts.append(f"seed={self.seeds[0]}" if few else f"seeds={len(self.seeds)}")
         return ",".join(parts)
@@ -60,7 +60,13 @@ class Cell:
         return f"{plain}-{digest}"
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A setting's value as labels show it.
+
+    Example:
+        >>> short(1.0), short([4, 4]), short("deu")
+        ('1', '[4, 4]', 'deu')
+    """
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from . import engine, registry
-from .cells import Cell, ResultError, read_results
+from .cells import Cell, ResultError, read_results, short
 from .chapters import ReportError
 from .data import DataError
 from .experiment import Experiment, Options, Place
@@ -148,16 +149,36 @@ def _cells(experiment: Experiment, options: Options) -> list[Cell]:
 def _only(wanted: Sequence[tuple[str, list[str]]], cells: list[Cell]) -> list[Cell]:
     """The cells that have one of the wanted values of each wanted setting."""
     for key, values in wanted:
-        there = {f"{cell.settings[key]}" for cell in cells if key in cell.settings}
+        having = [cell for cell in cells if key in cell.settings]
         for value in values:
-            if value not in there:
-                settings = ", ".join(
-                    dict.fromkeys(name for cell in cells for name in cell.settings)
-                )
-                told = f"it is one of {', '.join(sorted(there))}" if there else f"not in {settings}"
+            if not any(_is(value, cell.settings[key]) for cell in having):
+                names = dict.fromkeys(name for cell in cells for name in cell.settings)
+                there = sorted({short(cell.settings[key]) for cell in having})
+                told = f"it is one of {', '.join(there)}" if there else f"not in {', '.join(names)}"
                 raise engine.EngineError(f"--only {key}={value}: no cell has it; {told}")
-        cells = [cell for cell in cells if f"{cell.settings.get(key)}" in values]
+        cells = [cell for cell in having if any(_is(v, cell.settings[key]) for v in values)]
     return cells
+
+
+def _is(text: str, value: Any) -> bool:
+    """Whether a text is a setting's value, as it is shown or as it is written in full.
+
+    Example:
+        >>> _is("1", 1.0), _is("1.0", 1.0), _is("1e-3", 0.001), _is("[4,4]", [4, 4])
+        (True, True, True, True)
+        >>> _is("0.3", 0.03), _is("True", 1.0)
+        (False, False)
+    """
+    try:
+        spelt = {text, f"{float(text)}", f"{float(text):g}"}
+    except ValueError:
+        spelt = {text}
+    own = {str(value), short(value)}
+    return not {_dense(word) for word in spelt}.isdisjoint({_dense(word) for word in own})
+
+
+def _dense(text: str) -> str:
+    return "".join(text.split())
 
 
 def _engine(arguments: argparse.Namespace, display: Display) -> engine.Engine:
