@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from deu import cli
-from deu.experiments import engine, registry
+from deu.experiments import engine, registry, report
 from deu.experiments.cells import Cell, read_results, result_path
 from deu.experiments.engine import checkpoint_path
 from deu.experiments.experiment import Experiment, Options
@@ -185,13 +185,15 @@ def test_the_checkpoint_of_another_setting_is_said_and_stays(toy, monkeypatch, c
     [
         (["--data", "nowhere"], "--data nowhere is not a folder"),
         (["--out", "file"], "--out file is not a folder"),
-        (["--out", "file/below"], "file/below"),
+        (["--out", "file/below"], "--out file/below cannot be made (Not a directory); name"),
     ],
 )
 def test_a_folder_that_is_none_is_said(toy, capsys, words, said):
     Path("file").write_text("here before")
     assert reproduce("toy", *words) == 2
-    assert said in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert said in told
+    assert "what was finished is kept" not in told
     assert files(Path()) == {"file"}
     assert Path("file").read_text() == "here before"
 
@@ -208,16 +210,42 @@ def test_a_report_needs_a_folder_with_results(toy, tmp_path, capsys):
     assert "mine/report.html" in capsys.readouterr().out
 
 
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # without a name, as a write's is
+
+
 def test_a_full_disk_under_a_report_is_said(toy, monkeypatch, capsys):
-    from deu.experiments import report
-
-    def full(results, folder):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "report.md"))
-
-    monkeypatch.setattr(report, "write", full)
+    monkeypatch.setattr(report, "page", full)
     assert reproduce("toy") == 2
-    assert "report.md: No space left on device" in capsys.readouterr().err
+    assert capsys.readouterr().err == "deu reproduce: out/results: No space left on device\n"
     assert len(read_results(Path("out/results"))) == 2
+
+
+@pytest.mark.parametrize("name", ["write_text", "write_bytes"])
+def test_a_full_disk_under_a_run_is_said(toy, monkeypatch, capsys, name):
+    monkeypatch.setenv("TOY", "train")
+    monkeypatch.setattr(Path, name, full)
+    assert reproduce("toy") == 2
+    said = capsys.readouterr().err
+    cell = toy.cells(Options())[0]
+    out = Path("out/results").absolute()
+    path = result_path(out, cell) if name == "write_text" else checkpoint_path(out, cell)
+    assert f"{path}: No space left on device; what was finished is kept" in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_said(unbuffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "deu", "list"]
+    with open("/dev/full", "w") as out:
+        done = subprocess.run(
+            command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment
+        )
+    assert done.returncode == 2
+    assert done.stderr in [
+        f"{name}: standard output: No space left on device\n" for name in ("deu", "deu list")
+    ]
 
 
 def test_precision_is_a_setting_of_cells_that_have_it(toy, monkeypatch, capsys):

@@ -217,11 +217,30 @@ def until_stopped(name: str, command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(f"{name}: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # Whoever read the output has gone; the interpreter must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read the output has gone
+        _drop_output()
         return 141
+    except OSError as error:
+        if not output_fails():
+            raise
+        print(f"{name}: standard output: {error.strerror}", file=sys.stderr)
+        return 2
     return code
+
+
+def output_fails() -> bool:
+    """Whether what was printed cannot be written, as on a full disk; then it is dropped."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+        return True
+    return False
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from flushing at its end what cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def cannot_write(name: str, out: Path, error: OSError) -> int:

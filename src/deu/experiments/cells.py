@@ -7,7 +7,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,23 @@ class Result:
         return _finite([self.metrics, self.history])
 
 
+@contextmanager
+def named(path: Path | str) -> Iterator[None]:
+    """Let an error say at which path it was: that of a full disk does not.
+
+    Example:
+        >>> with named(Path("toy.pt")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        OSError: [Errno 28] No space left on device: 'toy.pt'
+    """
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def result_path(folder: Path, cell: Cell) -> Path:
     """Where a cell's result lies in a folder of results."""
     return folder / cell.experiment / f"{cell.name}.json"
@@ -116,8 +134,9 @@ def write_result(folder: Path, result: Result) -> Path:
     content = {**result.cell.identity, **asdict(result), "finite": result.finite}
     content.pop("cell")
     try:
-        part.write_text(_text(_each(_to_null, content)))
-        os.replace(part, path)
+        with named(path):
+            part.write_text(_text(_each(_to_null, content)))
+            os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shlex
 import sys
@@ -13,13 +14,14 @@ from typing import Any
 
 import torch
 
+from ..cli import output_fails
 from . import engine, registry
-from .cells import Cell, ResultError, read_results, short
+from .cells import Cell, ResultError, named, read_results, short
 from .chapters import ReportError
 from .data import DataError
 from .experiment import Experiment, Options, Place
 from .parallel import rank
-from .progress import Display
+from .progress import OUTPUT, Display
 from .training import CheckpointError
 
 RESULTS, QUICK_RESULTS = Path("out/results"), Path("out/quick")
@@ -35,8 +37,9 @@ def _list() -> int:
     rows = [("NAME", "WHAT", "COST")]
     rows += [(name, (found := registry.load(name)).title, found.cost) for name in registry.SPECS]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
-    for name, title, cost in rows:
-        print(f"{name:{widths[0]}}  {title:{widths[1]}}  {cost}".rstrip())
+    with named(OUTPUT):
+        for name, title, cost in rows:
+            print(f"{name:{widths[0]}}  {title:{widths[1]}}  {cost}".rstrip())
     return 0
 
 
@@ -69,10 +72,14 @@ def _said(name: str, command: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        kept = "what was finished is kept, and the same command goes on from there"
-        print(f"{name}: {where}{error.strerror or error}; {kept}", file=sys.stderr)
+        print(f"{name}: {_reason(error)}", file=sys.stderr)
         return 2
+
+
+def _reason(error: OSError) -> str:
+    """What is wrong, and with what."""
+    where = OUTPUT if output_fails() and not error.filename else error.filename
+    return f"{where}: {error.strerror or error}" if where else f"{error.strerror or error}"
 
 
 def _report(folder: Path, names: Sequence[str] | None = None) -> int:
@@ -91,8 +98,6 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     out = arguments.out or (QUICK_RESULTS if arguments.quick else RESULTS)
     if arguments.data is not None and not arguments.data.is_dir():
         raise DataError(f"--data {arguments.data} is not a folder; make it, or name another")
-    if out.exists() and not out.is_dir():
-        raise engine.EngineError(f"--out {out} is not a folder; name another")
     data = arguments.data and arguments.data.absolute()
     options = Options(arguments.quick, arguments.seeds, arguments.scope, data, arguments.precision)
     with _together(arguments) as device:
@@ -108,6 +113,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             command = _command(arguments, name)
             for cell in _only(arguments.only, _cells(registry.load(name), options)):
                 tasks.append(engine.Task(registry.SPECS[name], cell, place, command))
+        _make(out)
         if arguments.quick:
             display.say(QUICK)
         try:
@@ -120,8 +126,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             )
             return 130
         except OSError as error:
-            error.filename = error.filename or out  # a full disk does not say of which file
-            raise
+            if error.errno not in (*engine.FULL, errno.EIO):
+                raise
+            raise engine.EngineError(
+                f"{_reason(error)}; what was finished is kept, and the same command goes on from "
+                "there"
+            ) from error
         if rank():
             return 0
     said = [f"{summary.run} run", f"{summary.kept} were there", f"{len(summary.failed)} failed"]
@@ -132,6 +142,16 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if not arguments.no_report and (summary.run or summary.kept):
         _report(out, names)
     return 1 if summary.failed else 0
+
+
+def _make(out: Path) -> None:
+    """The folder of results, where it is not there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        wrong = "is not a folder" if isinstance(error, FileExistsError) else "cannot be made"
+        why = "" if isinstance(error, FileExistsError) else f" ({error.strerror})"
+        raise engine.EngineError(f"--out {out} {wrong}{why}; name another") from error
 
 
 def _cells(experiment: Experiment, options: Options) -> list[Cell]:

@@ -35,7 +35,7 @@ from .registry import imported
 from .training import CheckpointError
 
 CHECKPOINTS = ".checkpoints"  # in the folder of results
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk without room says
 
 
 class EngineError(RuntimeError):
@@ -118,7 +118,7 @@ def ends_all(error: Exception) -> bool:
     """Whether an error is one that the other cells would meet as well, or would wait for."""
     if isinstance(error, DataError | CheckpointError):
         return True
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in FULL:
         return True
     return joined()
 

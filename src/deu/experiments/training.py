@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .._groups import param_groups
+from .cells import named
 from .parallel import UnitLimits, mean, parallel, part, rank
 
 Metrics = dict[str, list[float]]
@@ -222,8 +223,9 @@ class Run:
         content = io.BytesIO()
         torch.save(state, content)  # into a file it would not say that a disk is full
         try:
-            part.write_bytes(content.getbuffer())
-            os.replace(part, path)
+            with named(path):
+                part.write_bytes(content.getbuffer())
+                os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
 
