@@ -28,7 +28,7 @@ def toy(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setattr(registry, "SPECS", {"toy": "toy:EXPERIMENT"})
     monkeypatch.setenv("TOY", "nan")
-    for name in ("RANK", "WORLD_SIZE"):
+    for name in ("RANK", "WORLD_SIZE", "DEU_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     import toy
@@ -198,13 +198,26 @@ def test_a_folder_that_is_none_is_said(toy, capsys, words, said):
     assert Path("file").read_text() == "here before"
 
 
+@pytest.mark.parametrize("words", [[], ["--quick"]])
+def test_a_folder_of_data_in_the_environment_is_not_made(toy, monkeypatch, capsys, words):
+    monkeypatch.setenv("DEU_DATA", "nowhere")
+    assert reproduce("toy", *words) == 2
+    assert "DEU_DATA nowhere is not a folder; make it, or name" in capsys.readouterr().err
+    assert list(Path().iterdir()) == []
+    Path("sets").mkdir()
+    assert reproduce("toy", *words, "--data", "sets") == 0  # which goes before the environment's
+
+
 def test_a_report_needs_a_folder_with_results(toy, tmp_path, capsys):
     assert cli.main(["report"]) == 2
     assert "out/results is not a folder; deu reproduce NAME" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert cli.main(["report", "empty"]) == 2
     assert "there are no results in empty" in capsys.readouterr().err
-    assert files(tmp_path) == set()
+    (tmp_path / "file").write_text("here before")
+    assert cli.main(["report", "file"]) == 2
+    assert capsys.readouterr().err.startswith("deu report: file is a file; name the folder")
+    assert files(tmp_path) == {"file"}
     assert reproduce("toy", "--out", "mine", "--no-report") == 0
     assert cli.main(["report", "mine"]) == 0
     assert "mine/report.html" in capsys.readouterr().out

@@ -181,6 +181,8 @@ def read_result(path: Path) -> Result:
 
 def read_results(folder: Path, experiments: Iterable[str] | None = None) -> list[Result]:
     """All results under a folder, in the order of their names."""
+    if folder.is_file():
+        raise ResultError(f"{folder} is a file; name the folder that the results are in")
     if not folder.is_dir():
         raise ResultError(f"{folder} is not a folder; deu reproduce NAME --out {folder} makes it")
     wanted = None if experiments is None else set(experiments)

@@ -18,7 +18,7 @@ from ..cli import output_fails
 from . import engine, registry
 from .cells import Cell, ResultError, named, read_results, short
 from .chapters import ReportError
-from .data import DataError
+from .data import DataError, data_root
 from .experiment import Experiment, Options, Place
 from .parallel import rank
 from .progress import OUTPUT, Display
@@ -96,8 +96,7 @@ def _report(folder: Path, names: Sequence[str] | None = None) -> int:
 def _reproduce(arguments: argparse.Namespace) -> int:
     names = registry.chosen(arguments.names)
     out = arguments.out or (QUICK_RESULTS if arguments.quick else RESULTS)
-    if arguments.data is not None and not arguments.data.is_dir():
-        raise DataError(f"--data {arguments.data} is not a folder; make it, or name another")
+    _check_data(arguments.data)
     data = arguments.data and arguments.data.absolute()
     options = Options(arguments.quick, arguments.seeds, arguments.scope, data, arguments.precision)
     with _together(arguments) as device:
@@ -142,6 +141,15 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if not arguments.no_report and (summary.run or summary.kept):
         _report(out, names)
     return 1 if summary.failed else 0
+
+
+def _check_data(given: Path | None) -> None:
+    """Refuse a folder of data that is none, wherever its name comes from."""
+    name, folder = "--data", given
+    if given is None and os.environ.get("DEU_DATA"):
+        name, folder = "DEU_DATA", data_root()
+    if folder is not None and not folder.is_dir():
+        raise DataError(f"{name} {folder} is not a folder; make it, or name another")
 
 
 def _make(out: Path) -> None:
