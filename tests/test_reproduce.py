@@ -164,6 +164,44 @@ def test_a_truncated_result_is_said_and_stays(toy, capsys):
     assert files(Path("out")) == before
 
 
+@pytest.mark.parametrize(
+    ("part", "content", "said"),
+    [
+        ("metrics", 5, "metrics is not an object"),
+        ("metrics", {"mse": 1.0}, "metrics has no list of numbers for mse"),
+        ("metrics", {"mse": ["low"]}, "metrics has no list of numbers for mse"),
+        ("curves", [], "curves is not an object"),
+        ("settings", None, "settings is not an object"),
+        ("seeds", 0, "seeds is not a list"),
+        ("seeds", ["a"], "seeds is not a list of whole numbers"),
+        ("history", {}, "history is not a list"),
+        ("history", [1], "history is not a list of objects"),
+        ("seconds", "long", "seconds is not a number"),
+    ],
+)
+def test_a_result_that_is_broken_inside_is_said(toy, capsys, part, content, said):
+    assert reproduce("toy", "--seeds", "1", "--no-report") == 0
+    (path,) = Path("out/results").glob("toy/*.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), part: content}))
+    capsys.readouterr()
+    for words in (["reproduce", "toy", "--seeds", "1"], ["report"]):
+        assert cli.main(words) == 2
+        captured = capsys.readouterr()
+        assert f"{path.name} is not a whole result (ValueError: {said})" in captured.err
+        assert "were there" not in captured.out
+
+
+@pytest.mark.parametrize("name", ["toy/copy.json", "other/{}"])
+def test_a_result_under_another_name_is_said(toy, capsys, name):
+    assert reproduce("toy", "--seeds", "1", "--no-report") == 0
+    (path,) = Path("out/results").glob("toy/*.json")
+    copy = Path("out/results", name.format(path.name))
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(path.read_bytes())
+    assert cli.main(["report"]) == 2
+    assert f"{copy} is the result of another cell than its name" in capsys.readouterr().err
+
+
 def test_the_checkpoint_of_another_setting_is_said_and_stays(toy, monkeypatch, capsys):
     monkeypatch.setenv("TOY", "train")
     one, other = toy.cells(Options())

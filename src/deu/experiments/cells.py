@@ -162,6 +162,7 @@ def read_result(path: Path) -> Result:
         content = json.loads(path.read_text())
         if content.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
+        _check(content)
         cell = Cell(
             content.pop("experiment"),
             content.pop("settings"),
@@ -179,6 +180,46 @@ def read_result(path: Path) -> Result:
         ) from error
 
 
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "experiment": (str, "a text"),
+    "settings": (dict, "an object"),
+    "seeds": (list, "a list"),
+    "quick": (bool, "true or false"),
+    "metrics": (dict, "an object"),
+    "history": (list, "a list"),
+    "parameters": (int, "a whole number"),
+    "curves": (dict, "an object"),
+    "seconds": ((int, float), "a number"),
+    "made": (dict, "an object"),
+}
+
+
+def _check(content: dict[str, Any]) -> None:
+    """Whether a file's parts are of their kinds, and of what a report counts on in them."""
+    for part, (kind, name) in _KINDS.items():
+        if not isinstance(content[part], kind):
+            raise ValueError(f"{part} is not {name}")
+    if not content["seeds"] or not all(isinstance(seed, int) for seed in content["seeds"]):
+        raise ValueError("seeds is not a list of whole numbers")
+    if not all(isinstance(epoch, dict) for epoch in content["history"]):
+        raise ValueError("history is not a list of objects")
+    for metric, values in content["metrics"].items():
+        if not isinstance(values, list) or not all(map(_is_number, values)):
+            raise ValueError(f"metrics has no list of numbers for {metric}")
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float)
+
+
+def another_cell(path: Path) -> ResultError:
+    """The error for a result that lies where another cell's belongs."""
+    return ResultError(
+        f"{path} is the result of another cell than its name says; move it away, or choose "
+        "another folder"
+    )
+
+
 def read_results(folder: Path, experiments: Iterable[str] | None = None) -> list[Result]:
     """All results under a folder, in the order of their names."""
     if folder.is_file():
@@ -186,7 +227,11 @@ def read_results(folder: Path, experiments: Iterable[str] | None = None) -> list
     if not folder.is_dir():
         raise ResultError(f"{folder} is not a folder; deu reproduce NAME --out {folder} makes it")
     wanted = None if experiments is None else set(experiments)
-    found = [read_result(path) for path in sorted(folder.glob("*/*.json"))]
+    found = []
+    for path in sorted(folder.glob("*/*.json")):
+        found.append(read_result(path))
+        if path != result_path(folder, found[-1].cell):
+            raise another_cell(path)
     return [r for r in found if wanted is None or r.cell.experiment in wanted]
 
 

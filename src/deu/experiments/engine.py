@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from .cells import Cell, Result, ResultError, read_result, result_path, write_result
+from .cells import Cell, Result, another_cell, read_result, result_path, write_result
 from .data import DataError
 from .environment import made
 from .experiment import Place
@@ -179,10 +179,7 @@ def _has(path: Path, cell: Cell) -> bool:
     if not path.exists():
         return False
     if read_result(path).cell.identity != cell.identity:
-        raise ResultError(
-            f"{path} is the result of another cell than its name says; move it away, or choose "
-            "another folder"
-        )
+        raise another_cell(path)
     return True
 
 
