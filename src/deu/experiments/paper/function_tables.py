@@ -13,6 +13,7 @@ from .. import drawing
 from ..cells import Result
 from ..experiment import Picture, Section, Table, Text
 from ..summaries import best_results, finite, flat, group, mean_spread, median
+from ..tables import QUICK_WORDS
 from .fitting import in_order, places
 from .function import ALL_LAYERS, HIGH, LOW, TARGETS, UNIT_LAYERS, Layer
 from .names import shown
@@ -41,7 +42,7 @@ def sections(results: list[Result]) -> list[Section]:
         title = f"{function}: {TARGETS[function].text}"
         found_sections += [
             Table(f"Fitting “{function}”", header, rows),
-            Text(words(function, best)),
+            Text(QUICK_WORDS if own[0].cell.quick else words(function, best)),
             *dependable(function, own),
             Picture(function, title, _fits(function, drawn)),
             Picture(f"{function}-errors", f"{title}: the errors of all seeds", _errors(best)),
