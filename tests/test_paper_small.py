@@ -139,6 +139,7 @@ def test_reports_stand_without_some_cells_and_with_runs_that_were_not_finite(tmp
     broken = replace(results[0], metrics={"mse": [math.nan, 0.5]})
     sections = function.report([unit, broken])
     assert "1 not finite" in sections[1].rows[1][4]
+    assert "that of 250 ReLU is not finite" in sections[2].text
     for section in sections:
         if isinstance(section, Picture):
             section.draw(tmp_path / "x.png")
