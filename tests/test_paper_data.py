@@ -322,12 +322,18 @@ def test_the_report_of_images_has_the_papers_rows_and_says_where_ours_falls_shor
     assert row[2].startswith("80.00")
     assert row[4] == "worse"
     assert "falls short in: MLP-DEU" in words_of(sections)
+    assert rates.header[2:4] == ["batch norm", "learning rate"]
+    assert {row[2] for row in rates.rows} <= {"yes", "no"}
     assert all(row[3] == "0.001" for row in rates.rows)
 
 
 def test_the_report_of_cifar_has_the_papers_rows(nowhere):
     sections = cifar10.report(faked(cifar10.EXPERIMENT, lambda cell: 0.95))
-    beside, sizes, *_ = tables_of(sections)
+    beside, sizes, *rates = tables_of(sections)
+    for table in rates:  # none of these networks has batch norm as a setting
+        assert "batch norm" not in table.header
+        assert {len(row) for row in table.rows} == {len(table.header)}
+    assert len(rates) == 2
     assert [row[1] for row in beside.rows[:6]] == list(cifar10.PAPER["resnet18"])
     assert len(beside.rows) == len(sizes.rows) == 18
     assert "better in 18" in words_of(sections)

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from deu import cli
-from deu.experiments import engine, registry
-from deu.experiments.cells import read_results, result_path
+from deu.experiments import engine, registry, report
+from deu.experiments.cells import Cell, read_results, result_path
 from deu.experiments.engine import checkpoint_path
 from deu.experiments.experiment import Experiment, Options
 
@@ -28,7 +28,7 @@ def toy(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setattr(registry, "SPECS", {"toy": "toy:EXPERIMENT"})
     monkeypatch.setenv("TOY", "nan")
-    for name in ("RANK", "WORLD_SIZE"):
+    for name in ("RANK", "WORLD_SIZE", "DEU_DATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     import toy
@@ -173,6 +173,44 @@ def test_a_truncated_result_is_said_and_stays(toy, capsys):
     assert files(Path("out")) == before
 
 
+@pytest.mark.parametrize(
+    ("part", "content", "said"),
+    [
+        ("metrics", 5, "metrics is not an object"),
+        ("metrics", {"mse": 1.0}, "metrics has no list of numbers for mse"),
+        ("metrics", {"mse": ["low"]}, "metrics has no list of numbers for mse"),
+        ("curves", [], "curves is not an object"),
+        ("settings", None, "settings is not an object"),
+        ("seeds", 0, "seeds is not a list"),
+        ("seeds", ["a"], "seeds is not a list of whole numbers"),
+        ("history", {}, "history is not a list"),
+        ("history", [1], "history is not a list of objects"),
+        ("seconds", "long", "seconds is not a number"),
+    ],
+)
+def test_a_result_that_is_broken_inside_is_said(toy, capsys, part, content, said):
+    assert reproduce("toy", "--seeds", "1", "--no-report") == 0
+    (path,) = Path("out/results").glob("toy/*.json")
+    path.write_text(json.dumps({**json.loads(path.read_text()), part: content}))
+    capsys.readouterr()
+    for words in (["reproduce", "toy", "--seeds", "1"], ["report"]):
+        assert cli.main(words) == 2
+        captured = capsys.readouterr()
+        assert f"{path.name} is not a whole result (ValueError: {said})" in captured.err
+        assert "were there" not in captured.out
+
+
+@pytest.mark.parametrize("name", ["toy/copy.json", "other/{}"])
+def test_a_result_under_another_name_is_said(toy, capsys, name):
+    assert reproduce("toy", "--seeds", "1", "--no-report") == 0
+    (path,) = Path("out/results").glob("toy/*.json")
+    copy = Path("out/results", name.format(path.name))
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(path.read_bytes())
+    assert cli.main(["report"]) == 2
+    assert f"{copy} is the result of another cell than its name" in capsys.readouterr().err
+
+
 def test_the_checkpoint_of_another_setting_is_said_and_stays(toy, monkeypatch, capsys):
     monkeypatch.setenv("TOY", "train")
     one, other = toy.cells(Options())
@@ -194,15 +232,27 @@ def test_the_checkpoint_of_another_setting_is_said_and_stays(toy, monkeypatch, c
     [
         (["--data", "nowhere"], "--data nowhere is not a folder"),
         (["--out", "file"], "--out file is not a folder"),
-        (["--out", "file/below"], "file/below"),
+        (["--out", "file/below"], "--out file/below cannot be made (Not a directory); name"),
     ],
 )
 def test_a_folder_that_is_none_is_said(toy, capsys, words, said):
     Path("file").write_text("here before")
     assert reproduce("toy", *words) == 2
-    assert said in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert said in told
+    assert "what was finished is kept" not in told
     assert files(Path()) == {"file"}
     assert Path("file").read_text() == "here before"
+
+
+@pytest.mark.parametrize("words", [[], ["--quick"]])
+def test_a_folder_of_data_in_the_environment_is_not_made(toy, monkeypatch, capsys, words):
+    monkeypatch.setenv("DEU_DATA", "nowhere")
+    assert reproduce("toy", *words) == 2
+    assert "DEU_DATA nowhere is not a folder; make it, or name" in capsys.readouterr().err
+    assert list(Path().iterdir()) == []
+    Path("sets").mkdir()
+    assert reproduce("toy", *words, "--data", "sets") == 0  # which goes before the environment's
 
 
 def test_a_report_needs_a_folder_with_results(toy, tmp_path, capsys):
@@ -211,22 +261,51 @@ def test_a_report_needs_a_folder_with_results(toy, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     assert cli.main(["report", "empty"]) == 2
     assert "there are no results in empty" in capsys.readouterr().err
-    assert files(tmp_path) == set()
+    (tmp_path / "file").write_text("here before")
+    assert cli.main(["report", "file"]) == 2
+    assert capsys.readouterr().err.startswith("deu report: file is a file; name the folder")
+    assert files(tmp_path) == {"file"}
     assert reproduce("toy", "--out", "mine", "--no-report") == 0
     assert cli.main(["report", "mine"]) == 0
     assert "mine/report.html" in capsys.readouterr().out
 
 
+def full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # without a name, as a write's is
+
+
 def test_a_full_disk_under_a_report_is_said(toy, monkeypatch, capsys):
-    from deu.experiments import report
-
-    def full(results, folder):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / "report.md"))
-
-    monkeypatch.setattr(report, "write", full)
+    monkeypatch.setattr(report, "page", full)
     assert reproduce("toy") == 2
-    assert "report.md: No space left on device" in capsys.readouterr().err
+    assert capsys.readouterr().err == "deu reproduce: out/results: No space left on device\n"
     assert len(read_results(Path("out/results"))) == 2
+
+
+@pytest.mark.parametrize("name", ["write_text", "write_bytes"])
+def test_a_full_disk_under_a_run_is_said(toy, monkeypatch, capsys, name):
+    monkeypatch.setenv("TOY", "train")
+    monkeypatch.setattr(Path, name, full)
+    assert reproduce("toy") == 2
+    said = capsys.readouterr().err
+    cell = toy.cells(Options())[0]
+    out = Path("out/results").absolute()
+    path = result_path(out, cell) if name == "write_text" else checkpoint_path(out, cell)
+    assert f"{path}: No space left on device; what was finished is kept" in said
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_said(unbuffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "deu", "list"]
+    with open("/dev/full", "w") as out:
+        done = subprocess.run(
+            command, stdout=out, stderr=subprocess.PIPE, text=True, env=environment
+        )
+    assert done.returncode == 2
+    assert done.stderr in [
+        f"{name}: standard output: No space left on device\n" for name in ("deu", "deu list")
+    ]
 
 
 def test_precision_is_a_setting_of_cells_that_have_it(toy, monkeypatch, capsys):
@@ -288,6 +367,36 @@ def test_only_some_cells_are_run(toy, tmp_path, monkeypatch, capsys):
     assert "--only do=nothing: no cell has it; it is one of nan, train" in capsys.readouterr().err
     assert reproduce("toy", "--only", "width=3") == 2
     assert "--only width=3: no cell has it; not in do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("only", "chosen"),
+    [
+        ("lr=1", [0]),
+        ("lr=1.0", [0]),
+        ("lr=1e-3,1", [0, 1]),
+        ("hidden=[4, 4]", [0]),
+        ("hidden=[4,4],[8]", [0, 1]),
+        ("hidden=[8],[4]", "--only hidden=[4]: no cell has it; it is one of [4, 4], [8]"),
+        ("lr=2", "--only lr=2: no cell has it; it is one of 0.001, 1"),
+    ],
+)
+def test_values_are_chosen_as_they_are_shown(toy, monkeypatch, capsys, only, chosen):
+    both = [
+        Cell("toy", {"do": "nan", "lr": 1.0, "hidden": [4, 4]}),
+        Cell("toy", {"do": "nan", "lr": 0.001, "hidden": [8]}),
+    ]
+    own = Experiment("toy", "", "", lambda options: both, toy.run, toy.report)
+    monkeypatch.setattr(toy, "EXPERIMENT", own)
+    code = reproduce("toy", "--only", only, "--no-report")
+    if isinstance(chosen, str):
+        assert code == 2
+        assert chosen in capsys.readouterr().err
+        return
+    assert code == 0
+    assert [result_path(Path("out/results"), cell).exists() for cell in both] == [
+        i in chosen for i in range(2)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,10 @@ def refused(path: Path, match: str, **options) -> None:
 def test_the_checkpoint_of_another_setting_is_left_alone(tmp_path):
     path = tmp_path / "run.pt"
     started(path)
-    refused(path, "another setting: .*'deu'.*'ReLU'", identity={"activation": "ReLU"})
-    refused(path, "another setting", recipe=Recipe(0.02, epochs=4, batch=16, weight_decay=0.1))
+    other = "another setting: activation is 'deu' in it and 'ReLU' here; delete it .* with --out$"
+    refused(path, other, identity={"activation": "ReLU"})
+    other = "another setting: lr is 0.01 in it and 0.02 here; delete it"
+    refused(path, other, recipe=Recipe(0.02, epochs=4, batch=16, weight_decay=0.1))
 
 
 def test_the_checkpoint_of_another_network_is_left_alone(tmp_path):
@@ -118,10 +120,11 @@ def test_a_truncated_checkpoint_is_left_alone(tmp_path, size):
     refused(path, "cannot be read as a checkpoint")
 
 
-def test_a_file_that_is_no_checkpoint_is_left_alone(tmp_path):
+@pytest.mark.parametrize("content", [{"weights": torch.zeros(2)}, Recipe(0.02, 4, 16), [1]])
+def test_a_file_that_is_no_checkpoint_is_left_alone(tmp_path, content):
     path = tmp_path / "run.pt"
-    torch.save({"weights": torch.zeros(2)}, path)
-    refused(path, "cannot be read as a checkpoint")
+    torch.save(content, path)
+    refused(path, r"cannot be read as a checkpoint \(\w+\); delete it to start that run anew$")
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch):

@@ -35,7 +35,24 @@ def _setting(text: str) -> tuple[str, list[str]]:
     key, equals, values = text.partition("=")
     if not (key and equals and values):
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form SETTING=VALUE[,VALUE]")
-    return key, values.split(",")
+    return key, _split(values)
+
+
+def _split(values: str) -> list[str]:
+    """Values at their commas, but for those within brackets.
+
+    Example:
+        >>> _split("ReLU,[4, 4],[8]")
+        ['ReLU', '[4, 4]', '[8]']
+    """
+    parts, depth = [""], 0
+    for letter in values:
+        depth += (letter in "[({") - (letter in "])}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
 
 
 def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -200,11 +217,30 @@ def until_stopped(name: str, command: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         print(f"{name}: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # Whoever read the output has gone; the interpreter must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read the output has gone
+        _drop_output()
         return 141
+    except OSError as error:
+        if not output_fails():
+            raise
+        print(f"{name}: standard output: {error.strerror}", file=sys.stderr)
+        return 2
     return code
+
+
+def output_fails() -> bool:
+    """Whether what was printed cannot be written, as on a full disk; then it is dropped."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output()
+        return True
+    return False
+
+
+def _drop_output() -> None:
+    """Keep the interpreter from flushing at its end what cannot be written."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def cannot_write(name: str, out: Path, error: OSError) -> int:

@@ -7,7 +7,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ class Cell:
     @property
     def label(self) -> str:
         """For people."""
-        parts = [f"{key}={_short(value)}" for key, value in self.settings.items()]
+        parts = [f"{key}={short(value)}" for key, value in self.settings.items()]
         few = len(self.seeds) == 1
         parts.append(f"seed={self.seeds[0]}" if few else f"seeds={len(self.seeds)}")
         return ",".join(parts)
@@ -60,7 +61,13 @@ class Cell:
         return f"{plain}-{digest}"
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A setting's value as labels show it.
+
+    Example:
+        >>> short(1.0), short([4, 4]), short("deu")
+        ('1', '[4, 4]', 'deu')
+    """
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -97,6 +104,23 @@ class Result:
         return _finite([self.metrics, self.history])
 
 
+@contextmanager
+def named(path: Path | str) -> Iterator[None]:
+    """Let an error say at which path it was: that of a full disk does not.
+
+    Example:
+        >>> with named(Path("toy.pt")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        OSError: [Errno 28] No space left on device: 'toy.pt'
+    """
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def result_path(folder: Path, cell: Cell) -> Path:
     """Where a cell's result lies in a folder of results."""
     return folder / cell.experiment / f"{cell.name}.json"
@@ -110,8 +134,9 @@ def write_result(folder: Path, result: Result) -> Path:
     content = {**result.cell.identity, **asdict(result), "finite": result.finite}
     content.pop("cell")
     try:
-        part.write_text(_text(_each(_to_null, content)))
-        os.replace(part, path)
+        with named(path):
+            part.write_text(_text(_each(_to_null, content)))
+            os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
     return path
@@ -137,6 +162,7 @@ def read_result(path: Path) -> Result:
         content = json.loads(path.read_text())
         if content.pop("format") != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
+        _check(content)
         cell = Cell(
             content.pop("experiment"),
             content.pop("settings"),
@@ -154,13 +180,58 @@ def read_result(path: Path) -> Result:
         ) from error
 
 
-def read_results(folder: Path, experiments: Iterable[str] | None = None) -> list[Result]:
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "experiment": (str, "a text"),
+    "settings": (dict, "an object"),
+    "seeds": (list, "a list"),
+    "quick": (bool, "true or false"),
+    "metrics": (dict, "an object"),
+    "history": (list, "a list"),
+    "parameters": (int, "a whole number"),
+    "curves": (dict, "an object"),
+    "seconds": ((int, float), "a number"),
+    "made": (dict, "an object"),
+}
+
+
+def _check(content: dict[str, Any]) -> None:
+    """Whether a file's parts are of their kinds, and of what a report counts on in them."""
+    for part, (kind, name) in _KINDS.items():
+        if not isinstance(content[part], kind):
+            raise ValueError(f"{part} is not {name}")
+    if not content["seeds"] or not all(isinstance(seed, int) for seed in content["seeds"]):
+        raise ValueError("seeds is not a list of whole numbers")
+    if not all(isinstance(epoch, dict) for epoch in content["history"]):
+        raise ValueError("history is not a list of objects")
+    for metric, values in content["metrics"].items():
+        if not isinstance(values, list) or not all(map(_is_number, values)):
+            raise ValueError(f"metrics has no list of numbers for {metric}")
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or isinstance(value, int | float)
+
+
+def another_cell(path: Path) -> ResultError:
+    """The error for a result that lies where another cell's belongs."""
+    return ResultError(
+        f"{path} is the result of another cell than its name says; move it away, or choose "
+        "another folder"
+    )
+
+
+def read_results(folder: Path) -> list[Result]:
     """All results under a folder, in the order of their names."""
+    if folder.is_file():
+        raise ResultError(f"{folder} is a file; name the folder that the results are in")
     if not folder.is_dir():
         raise ResultError(f"{folder} is not a folder; deu reproduce NAME --out {folder} makes it")
-    wanted = None if experiments is None else set(experiments)
-    found = [read_result(path) for path in sorted(folder.glob("*/*.json"))]
-    return [r for r in found if wanted is None or r.cell.experiment in wanted]
+    found = []
+    for path in sorted(folder.glob("*/*.json")):
+        found.append(read_result(path))
+        if path != result_path(folder, found[-1].cell):
+            raise another_cell(path)
+    return found
 
 
 def _finite(value: Any) -> bool:

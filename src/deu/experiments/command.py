@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from ..cli import output_fails
 from . import engine, registry
-from .cells import Cell, ResultError, read_results
+from .cells import Cell, ResultError, named, read_results, short
 from .chapters import ReportError
-from .data import DataError
+from .data import DataError, data_root
 from .experiment import Experiment, Options, Place
 from .parallel import rank
-from .progress import Display
+from .progress import OUTPUT, Display
 from .training import CheckpointError
 
 RESULTS, QUICK_RESULTS = Path("out/results"), Path("out/quick")
@@ -34,8 +37,9 @@ def _list() -> int:
     rows = [("NAME", "WHAT", "COST")]
     rows += [(name, (found := registry.load(name)).title, found.cost) for name in registry.SPECS]
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
-    for name, title, cost in rows:
-        print(f"{name:{widths[0]}}  {title:{widths[1]}}  {cost}".rstrip())
+    with named(OUTPUT):
+        for name, title, cost in rows:
+            print(f"{name:{widths[0]}}  {title:{widths[1]}}  {cost}".rstrip())
     return 0
 
 
@@ -68,10 +72,14 @@ def _said(name: str, command: Callable[[], int]) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        kept = "what was finished is kept, and the same command goes on from there"
-        print(f"{name}: {where}{error.strerror or error}; {kept}", file=sys.stderr)
+        print(f"{name}: {_reason(error)}", file=sys.stderr)
         return 2
+
+
+def _reason(error: OSError) -> str:
+    """What is wrong, and with what."""
+    where = OUTPUT if output_fails() and not error.filename else error.filename
+    return f"{where}: {error.strerror or error}" if where else f"{error.strerror or error}"
 
 
 def _report(folder: Path) -> int:
@@ -88,10 +96,7 @@ def _report(folder: Path) -> int:
 def _reproduce(arguments: argparse.Namespace) -> int:
     names = registry.chosen(arguments.names)
     out = arguments.out or (QUICK_RESULTS if arguments.quick else RESULTS)
-    if arguments.data is not None and not arguments.data.is_dir():
-        raise DataError(f"--data {arguments.data} is not a folder; make it, or name another")
-    if out.exists() and not out.is_dir():
-        raise engine.EngineError(f"--out {out} is not a folder; name another")
+    _check_data(arguments.data)
     data = arguments.data and arguments.data.absolute()
     options = Options(arguments.quick, arguments.seeds, arguments.scope, data, arguments.precision)
     with _together(arguments) as device:
@@ -107,6 +112,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             command = _command(arguments, name)
             for cell in _only(arguments.only, _cells(registry.load(name), options)):
                 tasks.append(engine.Task(registry.SPECS[name], cell, place, command))
+        _make(out)
         if arguments.quick:
             display.say(QUICK)
         try:
@@ -119,8 +125,12 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             )
             return 130
         except OSError as error:
-            error.filename = error.filename or out  # a full disk does not say of which file
-            raise
+            if error.errno not in (*engine.FULL, errno.EIO):
+                raise
+            raise engine.EngineError(
+                f"{_reason(error)}; what was finished is kept, and the same command goes on from "
+                "there"
+            ) from error
         if rank():
             return 0
     said = [f"{summary.run} run", f"{summary.kept} were there", f"{len(summary.failed)} failed"]
@@ -131,6 +141,25 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if not arguments.no_report and (summary.run or summary.kept):
         _report(out)
     return 1 if summary.failed else 0
+
+
+def _check_data(given: Path | None) -> None:
+    """Refuse a folder of data that is none, wherever its name comes from."""
+    name, folder = "--data", given
+    if given is None and os.environ.get("DEU_DATA"):
+        name, folder = "DEU_DATA", data_root()
+    if folder is not None and not folder.is_dir():
+        raise DataError(f"{name} {folder} is not a folder; make it, or name another")
+
+
+def _make(out: Path) -> None:
+    """The folder of results, where it is not there."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        wrong = "is not a folder" if isinstance(error, FileExistsError) else "cannot be made"
+        why = "" if isinstance(error, FileExistsError) else f" ({error.strerror})"
+        raise engine.EngineError(f"--out {out} {wrong}{why}; name another") from error
 
 
 def _cells(experiment: Experiment, options: Options) -> list[Cell]:
@@ -148,16 +177,36 @@ def _cells(experiment: Experiment, options: Options) -> list[Cell]:
 def _only(wanted: Sequence[tuple[str, list[str]]], cells: list[Cell]) -> list[Cell]:
     """The cells that have one of the wanted values of each wanted setting."""
     for key, values in wanted:
-        there = {f"{cell.settings[key]}" for cell in cells if key in cell.settings}
+        having = [cell for cell in cells if key in cell.settings]
         for value in values:
-            if value not in there:
-                settings = ", ".join(
-                    dict.fromkeys(name for cell in cells for name in cell.settings)
-                )
-                told = f"it is one of {', '.join(sorted(there))}" if there else f"not in {settings}"
+            if not any(_is(value, cell.settings[key]) for cell in having):
+                names = dict.fromkeys(name for cell in cells for name in cell.settings)
+                there = sorted({short(cell.settings[key]) for cell in having})
+                told = f"it is one of {', '.join(there)}" if there else f"not in {', '.join(names)}"
                 raise engine.EngineError(f"--only {key}={value}: no cell has it; {told}")
-        cells = [cell for cell in cells if f"{cell.settings.get(key)}" in values]
+        cells = [cell for cell in having if any(_is(v, cell.settings[key]) for v in values)]
     return cells
+
+
+def _is(text: str, value: Any) -> bool:
+    """Whether a text is a setting's value, as it is shown or as it is written in full.
+
+    Example:
+        >>> _is("1", 1.0), _is("1.0", 1.0), _is("1e-3", 0.001), _is("[4,4]", [4, 4])
+        (True, True, True, True)
+        >>> _is("0.3", 0.03), _is("True", 1.0)
+        (False, False)
+    """
+    try:
+        spelt = {text, f"{float(text)}", f"{float(text):g}"}
+    except ValueError:
+        spelt = {text}
+    own = {str(value), short(value)}
+    return not {_dense(word) for word in spelt}.isdisjoint({_dense(word) for word in own})
+
+
+def _dense(text: str) -> str:
+    return "".join(text.split())
 
 
 def _engine(arguments: argparse.Namespace, display: Display) -> engine.Engine:

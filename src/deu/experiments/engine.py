@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
-from .cells import Cell, Result, ResultError, read_result, result_path, write_result
+from .cells import Cell, Result, another_cell, read_result, result_path, write_result
 from .data import DataError
 from .environment import made
 from .experiment import Place
@@ -35,7 +35,7 @@ from .registry import imported
 from .training import CheckpointError
 
 CHECKPOINTS = ".checkpoints"  # in the folder of results
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # what a disk without room says
 
 
 class EngineError(RuntimeError):
@@ -118,7 +118,7 @@ def ends_all(error: Exception) -> bool:
     """Whether an error is one that the other cells would meet as well, or would wait for."""
     if isinstance(error, DataError | CheckpointError):
         return True
-    if isinstance(error, OSError) and error.errno in _FULL:
+    if isinstance(error, OSError) and error.errno in FULL:
         return True
     return joined()
 
@@ -179,10 +179,7 @@ def _has(path: Path, cell: Cell) -> bool:
     if not path.exists():
         return False
     if read_result(path).cell.identity != cell.identity:
-        raise ResultError(
-            f"{path} is the result of another cell than its name says; move it away, or choose "
-            "another folder"
-        )
+        raise another_cell(path)
     return True
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .cells import Result
+from .cells import Result, named
 from .provenance import duration
 from .summaries import finite
 
 HEARTBEAT = 60.0  # seconds between lines of a cell that runs where there is no terminal
+OUTPUT = "standard output"  # where an error's path would be
 _FEW = 3  # metrics that a line has room for
 
 
@@ -77,10 +78,11 @@ class Display:
         """A line that stays."""
         if self.quiet:
             return
-        if self.bars:
-            type(self.bars[0]).write(text, file=file or sys.stdout)
-        else:
-            print(text, file=file or sys.stdout, flush=True)
+        with named(OUTPUT):
+            if self.bars:
+                type(self.bars[0]).write(text, file=file or sys.stdout)
+            else:
+                print(text, file=file or sys.stdout, flush=True)
 
     def end(self) -> None:
         """Take the bars away."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import socket
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +19,7 @@ from .cells import Result
 from .engine import Done, Engine, EngineError, Failed, Task, ends_all, failed, run_task
 
 RETRIES = 3  # of a cell whose worker or machine dies
+REACH = 5.0  # seconds that a cluster's address has to answer in
 
 
 def on_ray(jobs: int | None = None) -> Engine:
@@ -55,6 +58,7 @@ def _connect(ray: Any, jobs: int | None, gpu: bool) -> None:
     # Ray's way from its next version on, which it warns of: tasks without a GPU keep what they see.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     if address := os.environ.get("RAY_ADDRESS"):
+        _reach(address)
         try:
             ray.init(address="auto", log_to_driver=False)  # which reads that variable
         except (ConnectionError, ValueError) as error:
@@ -75,6 +79,20 @@ def _connect(ray: Any, jobs: int | None, gpu: bool) -> None:
         log_to_driver=False,
         configure_logging=False,
     )
+
+
+def _reach(address: str) -> None:
+    """Refuse an address where nothing listens, for which Ray would wait minutes."""
+    found = re.fullmatch(r"(?:ray://)?\[?([^/]+?)\]?:(\d+)", address)
+    if found is None:
+        return  # "auto" and the like
+    try:
+        socket.create_connection((found[1], int(found[2])), REACH).close()
+    except (OSError, OverflowError) as error:  # of a port that cannot be
+        why = getattr(error, "strerror", None) or error
+        raise EngineError(
+            f"nothing answers at RAY_ADDRESS={address} ({why}); see that the cluster is up"
+        ) from error
 
 
 def _results(ray: Any, tasks: Sequence[Task], gpu: bool) -> Iterator[Done]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..bench.table import markdown_table
 from . import registry
-from .cells import Result
+from .cells import Result, named
 from .chapters import QUICK, READING, TITLE, Chapter, Drawn, Part, ReportError, chapters
 from .experiment import Text
 from .page import page
@@ -43,7 +43,7 @@ def write(results: Sequence[Result], folder: Path) -> list[Path]:
     known = [name for name in registry.SPECS if name in counts]  # in the order of deu list
     unknown = {name: count for name, count in counts.items() if name not in known}
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".report-") as name:
+    with named(folder), tempfile.TemporaryDirectory(dir=folder, prefix=".report-") as name:
         draft = Path(name)
         pictures = draft / "pictures"
         pictures.mkdir()

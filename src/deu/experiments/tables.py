@@ -12,6 +12,7 @@ from .summaries import Value, finite, mean_spread, text
 
 BETTER, EQUAL, WORSE, UNSTABLE = "better", "equal", "worse", "unstable"
 NOT_IN_PAPER, NOT_RUN, QUICK = "not in the paper", "not run", "quick run"
+QUICK_WORDS = "A quick run: nothing here is to be compared with the paper."
 HEADER = ["", "paper", "ours, mean ± spread (n)", "difference", "verdict"]
 
 
@@ -116,7 +117,7 @@ def paper_words(rows: Sequence[PaperRow], quick: bool = False, why: str = "") ->
     """
     judged = [row for row in rows if _is_judged(row)]
     if quick:
-        return Text("A quick run: nothing here is to be compared with the paper.")
+        return Text(QUICK_WORDS)
     if not judged:
         return Text("The paper has no numbers to compare these with.")
     by = {v: [r for r in judged if r.verdict == v] for v in (BETTER, EQUAL, WORSE, UNSTABLE)}

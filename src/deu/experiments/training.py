@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .._groups import param_groups
+from .cells import named
 from .parallel import UnitLimits, mean, parallel, part, rank
 
 Metrics = dict[str, list[float]]
@@ -222,8 +223,9 @@ class Run:
         content = io.BytesIO()
         torch.save(state, content)  # into a file it would not say that a disk is full
         try:
-            part.write_bytes(content.getbuffer())
-            os.replace(part, path)
+            with named(path):
+                part.write_bytes(content.getbuffer())
+                os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)
 
@@ -233,13 +235,14 @@ class Run:
             same = state["identity"] == self.identity
         except Exception as error:
             raise CheckpointError(
-                f"{path} cannot be read as a checkpoint ({type(error).__name__}: {error}); "
-                "delete it to start that run anew"
+                f"{path} cannot be read as a checkpoint ({type(error).__name__}); delete it to "
+                "start that run anew"
             ) from error
         if not same:
             raise CheckpointError(
-                f"{path} is the checkpoint of another setting: it has {state['identity']}, and "
-                f"this run is {self.identity}; delete it, or choose another folder"
+                f"{path} is the checkpoint of another setting: "
+                f"{_apart(state['identity'], self.identity)}; delete it to start that run anew, or "
+                "choose another folder with --out"
             )
         try:
             self._take_up(state)
@@ -272,3 +275,31 @@ def _deciding(recipe: Recipe) -> dict[str, Any]:
     given = asdict(recipe)
     del given["compiled"], given["captured"]
     return given
+
+
+def _apart(theirs: Any, ours: Any) -> str:
+    """What differs between the identities of a checkpoint and of a run.
+
+    Example:
+        >>> _apart([{"a": {"lr": 0.1, "batch": 8}}, {"lr": 0.1}], [{"a": {"lr": 1.0}}, {"lr": 1.0}])
+        'lr is 0.1 in it and 1.0 here, batch is 8 in it and not set here'
+    """
+    there, here = _leaves(theirs), _leaves(ours)
+    told = []
+    for key in {**there, **here}:
+        if key not in there or key not in here or there[key] != here[key]:
+            first, second = (repr(own[key]) if key in own else "not set" for own in (there, here))
+            told.append(f"{key[-1]} is {first} in it and {second} here")
+    return ", ".join(dict.fromkeys(told))
+
+
+def _leaves(value: Any, *keys: str) -> dict[tuple[str, ...], Any]:
+    """What nested dicts hold, by the way to it; of an identity's list, each of its parts."""
+    if not keys and isinstance(value, list):
+        value = {f"part {i}": own for i, own in enumerate(value)}
+    if not isinstance(value, dict):
+        return {keys or ("it",): value}
+    found: dict[tuple[str, ...], Any] = {}
+    for key, own in value.items():
+        found |= _leaves(own, *keys, str(key))
+    return found

@@ -18,6 +18,7 @@ from ..experiment import Experiment, Options, Outcome, Picture, Place, Section, 
 from ..models import mlp
 from ..stacked import Stacked
 from ..summaries import best_results, flat, median, share_below, text
+from ..tables import QUICK_WORDS
 from ..training import Metrics
 from .fitting import fit, in_order, outcome, ranked, rounded, seeds, shuffled
 from .names import shown
@@ -203,7 +204,7 @@ def report(results: list[Result]) -> list[Section]:
             "or two DEUs is enough”."
         ),
         Table("Telling circles apart", header, [_row(own) for own in best.values()]),
-        Text(words(best)),
+        Text(QUICK_WORDS if results[0].cell.quick else words(best)),
         Picture(
             "boundaries",
             "Decision boundaries of the seeds of least training loss, and the test points",

@@ -8,6 +8,7 @@ from ..cells import Result
 from ..drawing import axes, band, figure, legend, save, style
 from ..experiment import Picture, Table, Text
 from ..summaries import Value, mean_spread, text
+from ..tables import QUICK_WORDS
 from .names import shown
 
 Best = dict[str, list[Result]]  # each activation's runs, at its best learning rate
@@ -78,7 +79,7 @@ def leading_words(network: str, best: Best) -> Text:
         f"{len(means)} activations in {leads}, and no more than ReLU in {below}."
     )
     if any(result.cell.quick for results in best.values() for result in results):
-        return Text(f"{words} A quick run: nothing here is to be compared with the paper.")
+        return Text(f"{words} {QUICK_WORDS}")
     holds = "This holds here too."
     if leads < 0.8 * count:
         holds = "Here this does not hold."

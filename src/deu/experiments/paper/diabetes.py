@@ -18,6 +18,7 @@ from ..data import DataError
 from ..experiment import Experiment, Options, Outcome, Picture, Place, Section, Table, Text
 from ..stacked import Stacked
 from ..summaries import Value, best_results, flat, mean_spread, text
+from ..tables import QUICK_WORDS
 from ..training import Metrics
 from .fitting import fit, in_order, outcome, seeds
 from .names import shown
@@ -184,7 +185,7 @@ def report(results: list[Result]) -> list[Section]:
             "or more neurons”." + _linear(best)
         ),
         Table("Diabetes, held-out MSE", header, rows),
-        Text(words(best, names, widths)),
+        Text(QUICK_WORDS if results[0].cell.quick else words(best, names, widths)),
         Picture("widths", "Held-out error by the number of neurons", _draw(best, names, widths)),
     ]
 

@@ -13,6 +13,7 @@ from .. import drawing
 from ..cells import Result
 from ..experiment import Picture, Section, Table, Text
 from ..summaries import best_results, finite, flat, group, mean_spread, median
+from ..tables import QUICK_WORDS
 from .fitting import in_order, places
 from .function import ALL_LAYERS, HIGH, LOW, TARGETS, UNIT_LAYERS, Layer
 from .names import shown
@@ -41,7 +42,7 @@ def sections(results: list[Result]) -> list[Section]:
         title = f"{function}: {TARGETS[function].text}"
         found_sections += [
             Table(f"Fitting “{function}”", header, rows),
-            Text(words(function, best)),
+            Text(QUICK_WORDS if own[0].cell.quick else words(function, best)),
             *dependable(function, own),
             Picture(function, title, _fits(function, drawn)),
             Picture(f"{function}-errors", f"{title}: the errors of all seeds", _errors(best)),
@@ -73,7 +74,7 @@ def words(function: str, best: Best) -> str:
         return "There is nothing to compare yet: units or other activations have not been run."
     unit, least = min(ours, key=medians.__getitem__), min(medians, key=medians.__getitem__)
     parts = [
-        f"that of {_layer(key)} is {error / medians[unit]:.2g} times that"
+        f"that of {_layer(key)} is {_times(error / medians[unit])}"
         for key, error in medians.items()
         if key not in ours
     ]
@@ -86,6 +87,23 @@ def words(function: str, best: Best) -> str:
         f"The median error on “{function}” is {medians[unit]:.2g} with {_layer(unit)}; "
         f"{'; '.join(parts)}. {verdict}"
     )
+
+
+def _times(ratio: float) -> str:
+    """How many times an error another is, to two digits.
+
+    Example:
+        >>> _times(0.0261), _times(1.04), _times(9.96)
+        ('0.026 times that', 'about the same', '10 times that')
+        >>> _times(126.0), _times(3234.0), _times(math.inf)
+        ('130 times that', '3,200 times that', 'not finite')
+    """
+    if not math.isfinite(ratio):
+        return "not finite"
+    rounded = float(f"{ratio:.2g}")
+    if rounded == 1:
+        return "about the same"
+    return f"{rounded:,.0f} times that" if rounded >= 10 else f"{rounded:g} times that"
 
 
 def _name(layer: Layer) -> str:

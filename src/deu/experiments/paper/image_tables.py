@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..activations import FACTORIES
@@ -113,23 +113,33 @@ def rates_table(best: dict[Any, list[Result]], metric: str = "accuracy") -> Tabl
         known = order.index(settings["activation"]) if settings["activation"] in order else -1
         return settings["network"], bool(settings.get("norm")), known
 
+    normed = _normed(result for own in best.values() for result in own)
     rows = []
     for results in sorted(best.values(), key=place):
         settings = results[0].cell.settings
-        norm = settings.get("norm")
         rows.append(
             [
                 settings["network"],
                 shown(settings["activation"]),
-                "–" if norm is None else "yes" if norm else "no",
+                *([_norm(settings)] if normed else []),
                 f"{settings['lr']:g}",
                 text(flat(results, metric), 2, percent=True),
                 text(flat(results, "test_loss"), 3),
                 f"{results[0].parameters:,}",
             ]
         )
-    header = ["network", "activation", "batch norm", "learning rate", "accuracy, %", "test loss"]
+    header = ["network", "activation", *normed, "learning rate", "accuracy, %", "test loss"]
     return Table("Every activation at its best learning rate", [*header, "parameters"], rows)
+
+
+def _normed(results: Iterable[Result]) -> list[str]:
+    """The header of the column of batch norms, or none where no cell has that setting."""
+    return ["batch norm"] if any("norm" in result.cell.settings for result in results) else []
+
+
+def _norm(settings: Mapping[str, Any]) -> str:
+    norm = settings.get("norm")
+    return "–" if norm is None else "yes" if norm else "no"
 
 
 def every_rate_table(results: list[Result], metric: str = "accuracy") -> Table:
@@ -140,8 +150,9 @@ def every_rate_table(results: list[Result], metric: str = "accuracy") -> Table:
         >>> settings = {"network": "cnn", "activation": "ReLU", "lr": 0.01}
         >>> runs = [Result(Cell("x", settings, (s,)), {"accuracy": [0.9 + s]}) for s in (0, 0.02)]
         >>> every_rate_table(runs).rows
-        [['cnn', 'ReLU', '–', '91.00 ± 1.41 (2), least 90.00']]
+        [['cnn', 'ReLU', '91.00 ± 1.41 (2), least 90.00']]
     """
+    normed = _normed(results)
     rates = sorted({result.cell.settings["lr"] for result in results})
     order = list(FACTORIES)
     found: dict[tuple[str, bool, int], dict[float, list[Result]]] = {}
@@ -153,14 +164,12 @@ def every_rate_table(results: list[Result], metric: str = "accuracy") -> Table:
     rows = []
     for _, by_rate in sorted(found.items()):
         own = next(iter(by_rate.values()))[0].cell.settings
-        norm = own.get("norm")
-        row = [own["network"], shown(own["activation"])]
-        row.append("–" if norm is None else "yes" if norm else "no")
+        row = [own["network"], shown(own["activation"]), *([_norm(own)] if normed else [])]
         for rate in rates:
             values = flat(by_rate.get(rate, []), metric)
             told = text(values, 2, percent=True) if values else "–"
             least = min((value for value in values if value is not None), default=None)
             row.append(told if least is None else f"{told}, least {100 * least:.2f}")
         rows.append(row)
-    header = ["network", "activation", "batch norm", *(f"at {rate:g}" for rate in rates)]
+    header = ["network", "activation", *normed, *(f"at {rate:g}" for rate in rates)]
     return Table("Every learning rate: accuracy, %", header, rows)
