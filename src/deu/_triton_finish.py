@@ -75,15 +75,15 @@ def _value_and_slope(x, kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
 @triton.jit
 def _neighbour(a, b, c, c1, c2, centre, HOW: tl.constexpr):
     # The c1 and c2 with which the neighbour has the unit's value and slope at the centre.
-    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(a, b, c, c1, c2, False, False, HOW)
+    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(a, b, c, c1, c2, False, HOW)
     own, own_slope = _value_and_slope(centre, kind, p, q, A, B, Af, Bf, HOW)
     x, y, z = outward(a, HOW), outward(b, HOW), outward(c, HOW)
     zero, one = tl.zeros_like(a), tl.zeros_like(a) + 1.0
-    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(x, y, z, zero, zero, False, False, HOW)
+    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(x, y, z, zero, zero, False, HOW)
     f, f_slope = _value_and_slope(centre, kind, p, q, A, B, Af, Bf, HOW)
-    _, _, _, _, _, _, _, A, B, _, _, _ = normal_form(x, y, z, one, zero, False, False, HOW)
+    _, _, _, _, _, _, _, A, B, _, _, _ = normal_form(x, y, z, one, zero, False, HOW)
     f1, f1_slope = _value_and_slope(centre, kind, p, q, A, B, zero, zero, HOW)
-    _, _, _, _, _, _, _, A, B, _, _, _ = normal_form(x, y, z, zero, one, False, False, HOW)
+    _, _, _, _, _, _, _, A, B, _, _, _ = normal_form(x, y, z, zero, one, False, HOW)
     f2, f2_slope = _value_and_slope(centre, kind, p, q, A, B, zero, zero, HOW)
     rest, rest_slope = own - f, own_slope - f_slope
     # (AᵀA + λI)⁻¹AᵀB for A = [f1 f2], a row for the value and a row for the slope, written with
@@ -123,7 +123,7 @@ def finish(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW
     )
     row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
-        own_a, own_b, own_c, c1, c2, HOW.CONTINUOUS, False, HOW
+        own_a, own_b, own_c, c1, c2, HOW.CONTINUOUS, HOW
     )
     if HOW.OVERLAP:
         gdc_wait()  # until backward has ended
@@ -158,7 +158,7 @@ def finish(
                 n_c1, n_c2 = _neighbour(own_a, own_b, own_c, c1, c2, inputs / positions, HOW)
                 row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
                     outward(own_a, HOW), outward(own_b, HOW), outward(own_c, HOW),
-                    n_c1, n_c2, False, False, HOW,
+                    n_c1, n_c2, False, HOW,
                 )  # fmt: skip
                 g_A, g_B, g_Af, g_Bf, X1, X2, P1, P2 = _totals(
                     sums_ptr, OWN, channel, mask, shares, SHARES, HOW

@@ -165,11 +165,8 @@ def _tier(
 
 
 @triton.jit
-def normal_form(
-    a, b, c, c1, c2, CONTINUOUS: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr
-):
-    # Row, forced coefficients, kind, the six numbers, and the arithmetic that they need: for
-    # values, or, with GRADIENTS, for gradients.
+def normal_form(a, b, c, c1, c2, CONTINUOUS: tl.constexpr, HOW: tl.constexpr):
+    # Row, forced coefficients, kind, the six numbers, and the arithmetic that values need.
     eps = tl.full((), HOW.EPS, tl.float64)
     if CONTINUOUS:
         a, b, c = continuous_snap(a, b, c, eps)
@@ -197,7 +194,7 @@ def normal_form(
         kind = paper_kind(row)
         p, q, A, B, Af, Bf = paper_solve(row, a, b, c, c1, c2)
         careful = row != row
-    mode = _tier(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS, GRADIENTS, HOW)
+    mode = _tier(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS, False, HOW)
     mode = tl.where(careful, DOUBLE, mode)
     return row, a, b, c, kind, p, q, A, B, Af, Bf, mode
 

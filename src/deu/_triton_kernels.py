@@ -84,9 +84,7 @@ def forward(
     a, b, c, c1, c2 = coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
     )
-    _, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
-        a, b, c, c1, c2, HOW.CONTINUOUS, False, HOW
-    )
+    _, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(a, b, c, c1, c2, HOW.CONTINUOUS, HOW)
     if HOW.KEEP:
         if walk.share == 0:
             keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, mode, walk, HOW)
@@ -245,7 +243,7 @@ def backward(
         pulled = pulled & walk.mask
         if any_of(pulled, HOW):
             _, _, _, _, kind, p, q, _, _, Af, Bf, mode = normal_form(
-                outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, False, HOW
+                outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, HOW
             )
             if HOW.MODE == SINGLE:
                 mode = tl.where(tl.maximum(tl.abs(Af), tl.abs(Bf)) > NEAR_AHEAD, DOUBLE, mode)

@@ -160,23 +160,21 @@ def walk_of(channels, positions, share, inner, HOW: tl.constexpr):
 
 @triton.jit
 def ask_for(x, walk, HOW: tl.constexpr):
-    # Asks for the first 128 lines of memory that a walk reads, which come while normal forms are
-    # made.  A line has 128 bytes.
+    # Asks for what a walk along many channels reads first, which comes while normal forms are made:
+    # 128 positions, in lines of 128 bytes.
     LINE: tl.constexpr = 1024 // x.pointer.dtype.element_ty.primitive_bitwidth
-    ACROSS: tl.constexpr = (HOW.WIDTH + LINE - 1) // LINE if HOW.LANES else 1
-    position = walk.first + tl.arange(0, 128) * (1 if HOW.LANES else LINE)
-    position = tl.minimum(position, walk.last - 1)
+    ACROSS: tl.constexpr = (HOW.WIDTH + LINE - 1) // LINE
+    position = tl.minimum(walk.first + tl.arange(0, 128), walk.last - 1)
     outer = position * 0
     if not HOW.FLAT:
         outer = position // walk.inner
-    channel = walk.channel
-    if HOW.LANES:
-        channel = tl.program_id(0) % tl.cdiv(walk.channels, HOW.WIDTH) * HOW.WIDTH
-    at = outer * x.outer + (position - outer * walk.inner) * x.inner + channel * x.channel
+    at = outer * x.outer + (position - outer * walk.inner) * x.inner
+    first = tl.program_id(0) % tl.cdiv(walk.channels, HOW.WIDTH) * HOW.WIDTH
     for i in tl.static_range(ACROSS):
+        channel = tl.minimum(first + i * LINE, walk.channels - 1)
         tl.inline_asm_elementwise(
-            "prefetch.global.L2 [$1]; // $0", "=r,l", [x.pointer + at + i * LINE], tl.int32,
-            is_pure=False, pack=1,
+            "prefetch.global.L2 [$1]; // $0", "=r,l", [x.pointer + at + channel * x.channel],
+            tl.int32, is_pure=False, pack=1,
         )  # fmt: skip
 
 
@@ -318,9 +316,7 @@ def forward_alone(
     a, b, c, c1, c2 = coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
     )
-    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(
-        a, b, c, c1, c2, ALONE.CONTINUOUS, False, ALONE
-    )
+    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(a, b, c, c1, c2, ALONE.CONTINUOUS, ALONE)
     if kind == OSCILLATING:
         forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
     else:
@@ -546,7 +542,7 @@ def neighbour_alone(
     b = outward(load(b_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
     c = outward(load(c_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
     zero = tl.zeros_like(a)
-    _, _, _, _, kind, p, q, _, _, _, _, _ = normal_form(a, b, c, zero, zero, False, False, ALONE)
+    _, _, _, _, kind, p, q, _, _, _, _, _ = normal_form(a, b, c, zero, zero, False, ALONE)
     if kind == OSCILLATING:
         neighbour_walk(t, g, sums_ptr, one, kind, p, q, OSCILLATING, DOUBLE, ALONE)
     else:
