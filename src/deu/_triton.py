@@ -72,20 +72,21 @@ class Tiling(NamedTuple):
 _LARGE = 2**24  # elements
 
 
-def _tiling(lanes: bool, backward: bool, size: int, elements: int, continuous: bool) -> Tiling:
-    """For elements of ``size`` bytes.
+def _tiling(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Tiling:
+    """How a tensor is cut, with its channels along memory (``lanes``) or not.
 
     There are as many programs as run at once, since each begins slowly.  In a large tensor with one
     channel to a program there are more, because some take far longer than others: those in
     float64, of which the paper's solution has more.
     """
-    large = elements >= _LARGE
+    size, large = t.element_size(), t.numel() >= _LARGE
     if lanes:
         if backward:
             return Tiling(4, 4, 4, 128, 2) if size == 2 else Tiling(4, 4, 3, 168, 2)
         return Tiling(4, 8, 4, 128, 4)
     if backward:
-        return Tiling(4, 4, (8 if continuous else 16) if large else 4, 128, 2)
+        many = 8 if settings.solution == "continuous" else 16
+        return Tiling(4, 4, many if large else 4, 128, 2)
     if large:
         return Tiling(4, 16, 8, 128, 5 if size == 2 else 1)
     return Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
@@ -260,8 +261,7 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: boo
     if found is None:
         return None
     lies, (copy,) = found
-    continuous = settings.solution == "continuous"
-    tiling = _tiling(lies.lanes, False, t.element_size(), t.numel(), continuous)
+    tiling = _tiling(t, settings, lies.lanes, False)
     height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
@@ -282,8 +282,7 @@ def _plan_backward(
     if found is None:
         return None
     lies, (copy_t, copy_grad) = found
-    continuous = settings.solution == "continuous"
-    tiling = _tiling(lies.lanes, True, t.element_size(), t.numel(), continuous)
+    tiling = _tiling(t, settings, lies.lanes, True)
     height, width, share, shares, programs = _cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     strides = (step for s in lies.strides for step in s)

@@ -32,7 +32,14 @@ from ._triton_elements import (
 )
 from ._triton_entire import entire_point
 from ._triton_fast import fast_gradients, fast_unit, fast_value, gathered
-from ._triton_forms import coefficients, kept_form, load, normal_form, outward, store
+from ._triton_forms import (
+    coefficients,
+    kept_form,
+    normal_form,
+    outward,
+    singular_coefficients,
+    store,
+)
 from ._triton_mixed import mixed_gradients, mixed_neighbour_sums, mixed_unit, mixed_value
 
 # Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
@@ -409,7 +416,7 @@ def backward_walk(
     z = tl.zeros((HEIGHT, WIDTH), TYPE)
     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = z, z, z, z, z, z, z, z
     # The next tiles are in registers: passing through shared memory, warps would wait for each
-    # other at every tile.  Forward, which has far less to do for each, is faster with it.
+    # other at every tile.  Forward, which has far less to do for each, is mostly faster with it.
     position, outer, inner = _start(walk, HOW)
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     g_at, _ = _tile(g, position, outer, inner, walk, HOW)
@@ -538,11 +545,11 @@ def neighbour_alone(
     t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr
 ):
     one = _one_channel(walk, i, HOW)
-    a = outward(load(a_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
-    b = outward(load(b_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
-    c = outward(load(c_ptr + one.channel, one.mask, 1.0, ALONE), HOW)
+    a, b, c = singular_coefficients(a_ptr, b_ptr, c_ptr, one.channel, one.mask, ALONE)
     zero = tl.zeros_like(a)
-    _, _, _, _, kind, p, q, _, _, _, _, _ = normal_form(a, b, c, zero, zero, False, ALONE)
+    _, _, _, _, kind, p, q, _, _, _, _, _ = normal_form(
+        outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, ALONE
+    )
     if kind == OSCILLATING:
         neighbour_walk(t, g, sums_ptr, one, kind, p, q, OSCILLATING, DOUBLE, ALONE)
     else:
