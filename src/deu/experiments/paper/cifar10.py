@@ -146,9 +146,9 @@ def report(results: list[Result]) -> list[Section]:
         Text(
             "The paper trains with the settings of He et al. (2016): SGD, many more epochs. Here "
             f"every network has AdamW with a weight decay of {WEIGHT_DECAY:g} and one cycle of the "
-            "learning rate, images shifted by up to four pixels and flipped. Every activation has "
-            "the same learning rates to choose from, and the one with the best mean over seeds is "
-            "shown. Swish learns a β for each channel."
+            "learning rate, images shifted by up to four pixels and flipped. Of the learning rates "
+            "that an activation was run at (the last table below) the one with the best mean over "
+            "seeds is shown. Swish learns a β for each channel."
         ),
         *about_sizes,
         rates_table(best),
