@@ -193,6 +193,15 @@ class _Interrupted(nn.GELU):
         return super().forward(x)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Python's own answer to it, which a shell takes from what it starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("by", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize(("calls", "kept"), [(30, True), (12, False)])
 def test_interrupted_keeps_what_was_measured(tmp_path, capsys, monkeypatch, calls, kept, by, code):
