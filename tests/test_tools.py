@@ -46,9 +46,17 @@ LAYOUTS: dict[str, Callable[[], tuple[Tensor, int]]] = {
 
 @modes
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_opcheck_forward(layout: str, solution: str, training: bool) -> None:
+def test_opcheck_unit(layout: str, solution: str, training: bool) -> None:
     t, dim = LAYOUTS[layout]()
     inputs = [x.detach().requires_grad_() for x in (t, *every_subspace(4, torch.float32))]
+    torch.library.opcheck(torch.ops.deu.unit.default, (*inputs, *settings(solution, training, dim)))
+
+
+@modes
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_opcheck_forward(layout: str, solution: str, training: bool) -> None:
+    t, dim = LAYOUTS[layout]()
+    inputs = (t, *every_subspace(4, torch.float32))
     torch.library.opcheck(
         torch.ops.deu.forward.default, (*inputs, *settings(solution, training, dim))
     )
@@ -71,7 +79,7 @@ def test_the_operator_is_the_function(solution: str, training: bool) -> None:
     t, units = torch.randn(9, 13), every_subspace(13, torch.float32)
     options = settings(solution, training)
     want = gradients(deu.functional.deu, t, units, solution=solution, training=training, **LIMITS)
-    got = gradients(lambda *x: torch.ops.deu.forward(*x, *options)[0], t, units)
+    got = gradients(lambda *x: torch.ops.deu.unit(*x, *options), t, units)
     for name in want:
         assert torch.equal(got[name], want[name]), name
 
@@ -190,7 +198,7 @@ def test_export(solution: str, dynamic: bool) -> None:
         warnings.simplefilter("ignore")  # of the exporter's own tools
         program = torch.export.export(net, (torch.randn(8, 3),), dynamic_shapes=shapes)
     targets = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
-    assert sum(target.startswith("deu.forward") for target in targets) == 1, targets
+    assert sum(target.startswith("deu.unit") for target in targets) == 1, targets
     x = torch.randn(21 if dynamic else 8, 3)
     torch.testing.assert_close(program.module()(x), net(x), rtol=0, atol=0)
 
@@ -264,7 +272,7 @@ def test_second_derivatives(solution: str, training: bool, max_grad_norm: float 
 def test_second_derivatives_through_the_operator() -> None:
     t, units = torch.randn(9, 13, dtype=torch.float64), every_subspace(13)
     options = settings("continuous", False)
-    got = second_order(lambda *x: torch.ops.deu.forward(*x, *options)[0], t, units)
+    got = second_order(lambda *x: torch.ops.deu.unit(*x, *options), t, units)
     want = second_order(deu.reference.deu, t, units, solution="continuous", **LIMITS)
     for x, y in zip(got, want, strict=True):
         torch.testing.assert_close(x, y, rtol=1e-9, atol=1e-9)

@@ -388,7 +388,13 @@ def test_operators_pass_their_checks() -> None:
     made = layer()
     t = torch.randn(3, UNITS, 5, 5, device="cuda", requires_grad=True)
     settings = Settings(1, "paper", 0.01, 100.0, *LIMITS.values(), True)
-    torch.library.opcheck(torch.ops.deu.forward.default, (t, *made.coefficients(), *settings))
+    torch.library.opcheck(torch.ops.deu.unit.default, (t, *made.coefficients(), *settings))
+    fixed = [x.detach() for x in (t, *made.coefficients())]
+    torch.library.opcheck(torch.ops.deu.forward.default, (*fixed, *settings))
+    saved = torch.ops.deu.forward(*fixed, *settings)[1]
+    torch.library.opcheck(
+        torch.ops.deu.backward.default, (torch.randn_like(fixed[0]), saved, *fixed, *settings)
+    )
 
 
 @pytest.mark.gpu

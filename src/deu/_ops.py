@@ -1,7 +1,8 @@
 """The unit as operators that PyTorch's tools understand, and its place in autograd.
 
-``deu::forward`` and ``deu::backward`` are defined in ``torch.library``, so that
-``torch.compile`` and ``torch.export`` see one node each.  In plain eager mode the same two
+``deu::unit`` is what ``torch.compile`` and ``torch.export`` see.  Below autograd it becomes one
+node each way, ``deu::forward`` and ``deu::backward``, which have no gradients of their own, so
+that a compiled graph calls them without autograd in between.  In plain eager mode the same two
 functions are called from an ``autograd.Function``, which costs a fraction of an operator call:
 in a layer of a few thousand numbers that is most of the time.
 """
@@ -134,7 +135,7 @@ _SETTINGS = (
 )
 
 
-def _define(name: str, arguments: str, results: str, run: Callable[..., Any]) -> Any:
+def _define(name: str, arguments: str, results: str, run: Callable[..., Any], key: str) -> Any:
     """An operator that takes its tensors in whatever layout suits its neighbours.
 
     By ``torch.library.custom_op`` a call would take a quarter longer; without the tag
@@ -142,7 +143,7 @@ def _define(name: str, arguments: str, results: str, run: Callable[..., Any]) ->
     """
     schema = f"{name}({arguments}, {_SETTINGS}) -> ({results})"
     _LIBRARY.define(schema, tags=(torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag))
-    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+    _LIBRARY.impl(name, run, key)
     return getattr(torch.ops.deu, name).default
 
 
@@ -154,12 +155,14 @@ def _run_backward(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[T
     return _backward(grad, t, rest[:5], saved, Settings(*rest[5:]))
 
 
-forward_op = _define("forward", _UNITS, "Tensor, Tensor", _run_forward)
+_BELOW_AUTOGRAD = "CompositeExplicitAutograd"
+forward_op = _define("forward", _UNITS, "Tensor, Tensor", _run_forward, _BELOW_AUTOGRAD)
 backward_op = _define(
     "backward",
     f"Tensor grad, Tensor saved, {_UNITS}",
     "Tensor, Tensor, Tensor, Tensor, Tensor, Tensor",
     _run_backward,
+    _BELOW_AUTOGRAD,
 )
 
 
@@ -173,23 +176,32 @@ def _backward_fake(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[
     return torch.empty_like(t), *(torch.empty_like(p) for p in rest[:5])
 
 
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.settings = Settings(*inputs[6:])
-    ctx.save_for_backward(output[1], *inputs[:6])
+class _OverOperators(torch.autograd.Function):
+    """The same as EagerDEU for whatever is not plain: it calls the operators."""
+
+    @staticmethod
+    def forward(ctx: Any, settings: Settings, t: Tensor, *coefficients: Tensor) -> Tensor:
+        y, saved = forward_op(t, *coefficients, *settings)
+        ctx.settings = settings
+        ctx.save_for_backward(saved, t, *coefficients)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        saved, t, *coefficients = ctx.saved_tensors
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            grads = _differentiable_backward(grad, t, tuple(coefficients), ctx.settings)
+        else:
+            grads = backward_op(grad, saved, t, *coefficients, *ctx.settings)
+        return None, *grads
 
 
-def _op_backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-    saved, t, *coefficients = ctx.saved_tensors
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-        grads = _differentiable_backward(grad, t, tuple(coefficients), ctx.settings)
-    else:
-        grads = backward_op(grad, saved, t, *coefficients, *ctx.settings)
-    return *grads, *[None] * len(ctx.settings)
+def _run_unit(t: Tensor, *rest: Any) -> Tensor:
+    y: Tensor = _OverOperators.apply(Settings(*rest[5:]), t, *rest[:5])
+    return y
 
 
-torch.library.register_autograd(
-    "deu::forward", _op_backward, setup_context=_setup_context, lib=_LIBRARY
-)
+unit_op = _define("unit", _UNITS, "Tensor", _run_unit, "CompositeImplicitAutograd")
 
 
 _transforms = torch._C._functorch.peek_interpreter_stack
@@ -212,12 +224,12 @@ def apply(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Te
     if torch.compiler.is_compiling():
         if not _fits(t, coefficients):
             return _reference(t, coefficients, settings)
-        return forward_op(t, *coefficients, *settings)[0]
+        return unit_op(t, *coefficients, *settings)
     kernels = _kernels(t, coefficients)
     if kernels is None or _is_transformed():
         return _reference(t, coefficients, settings)
     if type(t) not in _PLAIN or torch._C._len_torch_dispatch_stack():
-        return forward_op(t, *coefficients, *settings)[0]
+        return unit_op(t, *coefficients, *settings)
     if torch.is_grad_enabled():
         return _eager(settings, t, *coefficients)
     return kernels.forward(t, coefficients, settings, False)[0]
