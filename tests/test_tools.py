@@ -56,10 +56,9 @@ def test_opcheck_unit(layout: str, solution: str, training: bool) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_opcheck_forward(layout: str, solution: str, training: bool) -> None:
     t, dim = LAYOUTS[layout]()
-    inputs = (t, *every_subspace(4, torch.float32))
-    torch.library.opcheck(
-        torch.ops.deu.forward.default, (*inputs, *settings(solution, training, dim))
-    )
+    call = (t, *every_subspace(4, torch.float32), *settings(solution, training, dim))
+    torch.library.opcheck(torch.ops.deu.forward.default, call)
+    torch.library.opcheck(torch.ops.deu.value.default, call)
 
 
 @modes

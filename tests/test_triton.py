@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import deu
 import deu.functional
 import deu.reference
-from deu import _triton
+from deu import _launcher, _triton
 from deu._settings import Settings
 from deu.bench.providers import TEN
 
@@ -343,6 +343,7 @@ def test_the_same_bits_every_time(solution: str, channels_last: bool) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode", "ignore:.*Profiler clears events")
 @pytest.mark.parametrize("solution", ["paper", "continuous"])
 def test_at_most_three_launches_and_no_synchronisation(solution: str) -> None:
     made = layer(solution=solution)
@@ -384,6 +385,32 @@ def test_keeps_no_more_than_gelu(solution: str) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last", "(B, T, C)"])
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_the_launcher_launches_the_same(
+    solution: str, layout: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    t, _, dim = inputs(layout, dtype)
+    t, made = t.cuda(), layer(solution=solution, dim=dim)
+    assert _launcher.ready(), _launcher.problem
+    with monkeypatch.context() as patch:
+        patch.setattr(_launcher, "call", None)
+        want = step(made, t)
+        with torch.no_grad():
+            want.append(made(t))
+    launched = []
+    monkeypatch.setattr(_triton, "forward", lambda *args: launched.append("forward"))
+    monkeypatch.setattr(_triton, "backward", lambda *args: launched.append("backward"))
+    got = step(made, t)
+    with torch.no_grad():
+        got.append(made(t))
+    assert not launched  # by Python
+    for x, y in zip(got, want, strict=True):
+        assert torch.equal(x, y)
+
+
+@pytest.mark.gpu
 def test_operators_pass_their_checks() -> None:
     made = layer()
     t = torch.randn(3, UNITS, 5, 5, device="cuda", requires_grad=True)
@@ -391,6 +418,7 @@ def test_operators_pass_their_checks() -> None:
     torch.library.opcheck(torch.ops.deu.unit.default, (t, *made.coefficients(), *settings))
     fixed = [x.detach() for x in (t, *made.coefficients())]
     torch.library.opcheck(torch.ops.deu.forward.default, (*fixed, *settings))
+    torch.library.opcheck(torch.ops.deu.value.default, (*fixed, *settings))
     saved = torch.ops.deu.forward(*fixed, *settings)[1]
     torch.library.opcheck(
         torch.ops.deu.backward.default, (torch.randn_like(fixed[0]), saved, *fixed, *settings)
@@ -398,6 +426,7 @@ def test_operators_pass_their_checks() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, in Python 3.12
 @pytest.mark.parametrize("solution", ["paper", "continuous"])
 def test_compiles_whole_and_once(solution: str) -> None:
     made = layer(solution=solution)
@@ -430,6 +459,7 @@ def test_autocast_gives_what_it_gets() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 @pytest.mark.parametrize("solution", ["paper", "continuous"])
 def test_a_cuda_graph_captures_a_step(solution: str) -> None:
     made = layer(solution=solution)

@@ -13,11 +13,12 @@ import pytest
 pytest.importorskip("triton")
 
 PROGRAM = """
+import re
 import sys
 import torch, triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from deu import _triton
+from deu import _launcher, _triton
 from deu._settings import Settings
 
 solution, dtype, layout, chip = sys.argv[1], getattr(torch, sys.argv[2]), sys.argv[3], sys.argv[4]
@@ -44,12 +45,20 @@ def compile(launch, tensors):
         elif launch.kernel.params[i].is_constexpr:
             signature[name], constants[(i,)] = "constexpr", value
         else:
-            signature[name] = "i32"
+            signature[name] = "fp32" if isinstance(value, float) else "i32"
     source = ASTSource(launch.kernel, signature, constants, attributes)
     target = GPUTarget("cuda", int(chip), 32)
     made = triton.compile(source, target=target, options=dict(launch.options))
     assert made.asm["cubin"], launch.kernel
     print(made.metadata.name, len(made.asm["cubin"]))
+    # What the launcher would launch it with has as many parameters as the kernel takes.
+    entry = made.asm["ptx"].partition(".entry")[2].partition("{")[0]
+    made.function, count = 1, len(re.findall(r"\\.param", entry))
+    _launcher._parameters = lambda function: count
+    *_, threads, shared, overlap, fixed = _launcher.describe(made, launch.programs, launch.fixed)
+    assert (threads, shared) == (32 * launch.options["num_warps"], made.metadata.shared)
+    assert overlap == launch.options.get("launch_pdl", False)
+    assert len(fixed) == 8 * (count - len(tensors))
 
 
 compile(forward, [dtype] * 2 + [coefficient] * 5 + [wide])

@@ -1,8 +1,9 @@
 """The unit as operators that PyTorch's tools understand, and its place in autograd.
 
 ``deu::unit`` is what ``torch.compile`` and ``torch.export`` see.  Below autograd it becomes one
-node each way, ``deu::forward`` and ``deu::backward``, which have no gradients of their own, so
-that a compiled graph calls them without autograd in between.  In plain eager mode the same two
+node each way, ``deu::forward`` and ``deu::backward``, or ``deu::value`` where no gradient is asked
+for.  These have no gradients of their own, so a compiled graph calls them without autograd in
+between.  In plain eager mode the same two
 functions are called from an ``autograd.Function``, which costs a fraction of an operator call:
 in a layer of a few thousand numbers that is most of the time.
 """
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import _native, _triton, reference
+from . import _launcher, _native, _triton, reference
 from ._settings import Settings
 
 
@@ -41,18 +42,15 @@ def _fits(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
 
 
 def _forward(
-    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings
-) -> tuple[Tensor, Tensor]:
+    t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, keep: bool = True
+) -> tuple[Tensor, Tensor | None]:
     kernels = _kernels(t, coefficients)
-    if kernels is None:
-        with torch.no_grad():  # the value is the same in training
-            y = _reference(t, coefficients, settings._replace(training=False))
-        y, saved = torch.empty_like(t).copy_(y), None
-    else:
-        y, saved = kernels.forward(t, coefficients, settings)
-    if saved is None or not saved.numel():
-        saved = _new_saved(t, coefficients, settings).zero_()
-    return y, saved
+    if kernels is not None:
+        y, saved = kernels.forward(t, coefficients, settings, keep)
+        return y, saved
+    with torch.no_grad():  # the value is the same in training
+        y = _reference(t, coefficients, settings._replace(training=False))
+    return torch.empty_like(t).copy_(y), None
 
 
 def _new_saved(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
@@ -123,6 +121,17 @@ class EagerDEU(torch.autograd.Function):
         return None, *ctx.kernels.backward(grad, t, (a, b, c, c1, c2), ctx.saved, ctx.settings)
 
 
+def _launcher_backward(grad: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    return _triton.backward(grad, t, rest[:5], rest[5], rest[6])
+
+
+def _launcher_differentiable(grad: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
+    return _differentiable_backward(grad, t, rest[:5], rest[6])
+
+
+_launcher.connect(_launcher_backward, _launcher_differentiable)
+
+
 # Past Function.apply's own look at torch.func, which has been taken in apply() below.
 _eager = super(torch.autograd.Function, EagerDEU).apply
 
@@ -147,8 +156,16 @@ def _define(name: str, arguments: str, results: str, run: Callable[..., Any], ke
     return getattr(torch.ops.deu, name).default
 
 
+def _run_value(t: Tensor, *rest: Any) -> Tensor:
+    return _forward(t, rest[:5], Settings(*rest[5:]), False)[0]
+
+
 def _run_forward(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return _forward(t, rest[:5], Settings(*rest[5:]))
+    coefficients, settings = rest[:5], Settings(*rest[5:])
+    y, saved = _forward(t, coefficients, settings)
+    if saved is None or not saved.numel():
+        saved = _new_saved(t, coefficients, settings).zero_()
+    return y, saved
 
 
 def _run_backward(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
@@ -156,6 +173,7 @@ def _run_backward(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[T
 
 
 _BELOW_AUTOGRAD = "CompositeExplicitAutograd"
+value_op = _define("value", _UNITS, "Tensor", _run_value, _BELOW_AUTOGRAD)
 forward_op = _define("forward", _UNITS, "Tensor, Tensor", _run_forward, _BELOW_AUTOGRAD)
 backward_op = _define(
     "backward",
@@ -164,6 +182,11 @@ backward_op = _define(
     _run_backward,
     _BELOW_AUTOGRAD,
 )
+
+
+@torch.library.register_fake("deu::value", lib=_LIBRARY)
+def _value_fake(t: Tensor, *rest: Any) -> Tensor:
+    return torch.empty_like(t)
 
 
 @torch.library.register_fake("deu::forward", lib=_LIBRARY)
@@ -197,7 +220,11 @@ class _OverOperators(torch.autograd.Function):
 
 
 def _run_unit(t: Tensor, *rest: Any) -> Tensor:
-    y: Tensor = _OverOperators.apply(Settings(*rest[5:]), t, *rest[:5])
+    y: Tensor
+    if torch.is_grad_enabled():
+        y = _OverOperators.apply(Settings(*rest[5:]), t, *rest[:5])
+    else:
+        y = value_op(t, *rest)
     return y
 
 
@@ -225,6 +252,11 @@ def apply(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Te
         if not _fits(t, coefficients):
             return _reference(t, coefficients, settings)
         return unit_op(t, *coefficients, *settings)
+    launch = _launcher.call
+    if launch is not None and forward_ad._current_level < 0:
+        y = launch(t, coefficients, settings)
+        if y is not None:
+            return y
     kernels = _kernels(t, coefficients)
     if kernels is None or _is_transformed():
         return _reference(t, coefficients, settings)

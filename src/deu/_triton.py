@@ -13,11 +13,13 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from . import _launcher
 from ._layout import DTYPES, Strides, common_layout, in_order_of, uniform
 from ._settings import Settings
 
@@ -122,6 +124,7 @@ class _Launch:
 
     def __init__(self, kernel: Any, programs: int, options: dict[str, Any], *fixed: Any) -> None:
         self.kernel, self.programs, self.options, self.fixed = kernel, programs, options, fixed
+        self.compiled: Any = None
         self.run: Callable[..., None] | None = None
 
     def __call__(self, aligned: bool, stream: int, *tensors: Tensor) -> None:
@@ -130,20 +133,31 @@ class _Launch:
             return
         compiled = self.kernel[(self.programs,)](*tensors, *self.fixed, **self.options)
         if aligned and compiled is not None:  # the interpreter compiles nothing
+            self.compiled = compiled
             self.run = compiled[(self.programs, 1, 1)]
 
+    def described(self) -> _launcher.Kernel | None:
+        """What the launcher has to know of it."""
+        if self.compiled is None:
+            return None
+        return _launcher.describe(self.compiled, self.programs, self.fixed)
 
-class _Plan(NamedTuple):
+
+@dataclass
+class _Plan:
     forward: _Launch
     copy: bool  # the input must be copied into the output's order first
+    left: bool = False  # to the launcher, wherever it can
 
 
-class _BackwardPlan(NamedTuple):
+@dataclass
+class _BackwardPlan:
     backward: _Launch
     finish: _Launch
     copy_t: bool
     copy_grad: bool
     sums: int
+    left: bool = False
 
 
 class _Layout(NamedTuple):
@@ -250,6 +264,7 @@ def _remembered(key: tuple, make: Callable[[], Any]) -> Any:
     if found is _plans:
         if len(_plans) >= 4096:  # shapes that never come back must not fill the memory
             _plans.clear()
+            _launcher.forget()
         found = _plans[key] = make()
     return found
 
@@ -257,6 +272,8 @@ def _remembered(key: tuple, make: Callable[[], Any]) -> Any:
 def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: bool) -> _Plan | None:
     from ._triton_kernels import forward as kernel
 
+    if t.device.type == "cuda":
+        _launcher.begin()
     found = _lie(y, (t,), a.shape[0], settings.dim)
     if found is None:
         return None
@@ -344,6 +361,8 @@ def forward(
     with _on_device_of(t):
         aligned, stream = t.data_ptr() % 16 == 0, _stream(t)
         plan.forward(aligned, stream, t, y, a, b, c, c1, c2, a if forms is None else forms)
+    if aligned and not plan.left:
+        plan.left = plan.copy or _launcher.keep_forward(t, a, settings, keep, plan.forward)
     return y, forms
 
 
@@ -380,4 +399,8 @@ def backward(
         aligned, stream = (t.data_ptr() | grad.data_ptr()) % 16 == 0, _stream(t)
         plan.backward(aligned, stream, t, grad, grad_t, a, b, c, forms, sums)
         plan.finish(True, stream, a, b, c, c1, c2, sums, *grads)
+    if aligned and not plan.left:
+        plan.left = (plan.copy_t or plan.copy_grad) or _launcher.keep_backward(
+            grad, t, a, settings, plan.backward, plan.finish, plan.sums
+        )
     return grad_t, *grads

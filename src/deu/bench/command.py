@@ -11,13 +11,13 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 
 import torch
 
-from .. import __version__, _native
+from .. import __version__, _launcher, _native
 from ..cli import cannot_write
 from ..experiments.environment import processor
 from . import chart as charts
@@ -212,7 +212,6 @@ def _versions(device: torch.device) -> str:
     if device.type != "cuda":
         return versions
     versions += f", CUDA {torch.version.cuda}"
-    try:
-        return f"{versions}, Triton {metadata.version('triton')}"
-    except metadata.PackageNotFoundError:
-        return versions
+    with suppress(metadata.PackageNotFoundError):
+        versions += f", Triton {metadata.version('triton')}"
+    return versions if _launcher.ready() else f"{versions}, launched by Python"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .. import _launcher
 from ..experiments import models
 from ..experiments.activations import FACTORIES, Factory
 from .cases import LAST, NCHW
@@ -292,6 +293,7 @@ def measure(
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
+        _launcher.ready()
     try:
         _measure(form, device, rounds, clock, emit, template)
     finally:

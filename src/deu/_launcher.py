@@ -1,0 +1,277 @@
+"""Builds and loads ``launcher.cpp``, which calls the GPU kernels without Python in between.
+
+In eager mode a unit's own work on the host, by Python, takes several times that of one of
+PyTorch's activations, and a network of moderate size waits for the host.  So the first unit on a
+GPU has the launcher compiled, in the background, by the C++ compiler that is there, against the
+PyTorch that is there; it is kept for the next time.  Until then, and wherever there is no compiler
+or anything else is in the way, Python launches the same kernels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._settings import Settings
+
+_SOURCE = Path(__file__).parent / "csrc" / "launcher.cpp"
+_NAME = "deu_launcher"
+_FLAGS = ("-std=c++20", "-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-w")
+_STALE = 900  # seconds after which another process's build is taken for dead
+
+Kernel = tuple[int, int, int, int, bool, bytes]  # what the launcher has to know of one
+
+call: Callable[[Tensor, tuple[Tensor, ...], Settings], Tensor | None] | None = None
+problem: str | None = None  # why there is none
+_module: ModuleType | None = None
+_thread: threading.Thread | None = None
+_by_python: tuple[Callable[..., Any], Callable[..., Any]]
+
+
+def connect(backward: Callable[..., Any], differentiable: Callable[..., Any]) -> None:
+    """What the launcher calls for a gradient that it has no plan for, or that is to have its own.
+
+    Both take (grad, t, a, b, c, c1, c2, saved, settings).
+    """
+    global _by_python
+    _by_python = backward, differentiable
+
+
+@functools.cache
+def begin() -> None:
+    """Load the launcher if it is built, or have it built; called with the first tensor on a GPU."""
+    global problem, _thread
+    if os.environ.get("DEU_LAUNCHER") == "0" or os.name != "posix" or torch.version.hip is not None:
+        problem = "not asked for"
+        return
+    try:
+        path = _place()
+        if path.exists():
+            _load(path)
+            return
+        _thread = threading.Thread(target=_build_and_load, args=(path,), daemon=True)
+        _thread.start()
+    except Exception as error:  # a launcher is a help; its failing must never stop a program
+        problem = str(error)
+
+
+def ready(seconds: float = 300.0) -> bool:
+    """Wait until the launcher is there or known not to come, as to measure, and say which."""
+    begin()
+    if _thread is not None:
+        _thread.join(seconds)
+    return call is not None
+
+
+def _build_and_load(path: Path) -> None:
+    global problem
+    try:
+        build(path)
+        _load(path)
+    except Exception as error:
+        problem = str(error)
+
+
+def _place() -> Path:
+    """Where the launcher for this PyTorch, this Python and this source is kept."""
+    root = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if root is None:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        root = str(Path(cache) / "torch_extensions")
+    what = (torch.__version__, sys.implementation.cache_tag, *_FLAGS, _SOURCE.read_text())
+    tag = hashlib.sha256("\0".join(map(str, what)).encode()).hexdigest()[:16]
+    return Path(root) / f"deu-{tag}" / f"{_NAME}.so"
+
+
+def build(path: Path) -> None:
+    """Compile the launcher, unless another process is at it: then wait for that one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mark = path.with_suffix(".building")
+    try:
+        mark.touch(exist_ok=False)
+    except FileExistsError:
+        if time.time() - mark.stat().st_mtime < _STALE:
+            while mark.exists() and not path.exists():
+                time.sleep(0.5)
+            if path.exists():
+                return
+        mark.touch()
+    part = path.with_suffix(f".{os.getpid()}")
+    # A shell of its own goes on to the end when the program that began it is over.
+    script = '"$@" && mv "$PART" "$WHOLE"; code=$?; rm -f "$PART" "$MARK"; exit $code'
+    where = {"PART": str(part), "WHOLE": str(path), "MARK": str(mark)}
+    try:
+        command = _command(part)
+        done = subprocess.run(
+            ["/bin/sh", "-c", script, "sh", *command],
+            env={**os.environ, **where},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    finally:
+        mark.unlink(missing_ok=True)
+    if done.returncode:
+        raise RuntimeError(f"the launcher was not compiled: {done.stderr.strip()[-2000:]}")
+
+
+def _command(output: Path) -> list[str]:
+    compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++"))), None)
+    if compiler is None:
+        raise RuntimeError("there is no C++ compiler")
+    home = Path(torch.__file__).parent
+    includes = (
+        home / "include",
+        home / "include/torch/csrc/api/include",
+        sysconfig.get_paths()["include"],
+    )
+    return [
+        *compiler.split(),
+        *_FLAGS,
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+        *(f"-I{folder}" for folder in includes),
+        str(_SOURCE),
+        "-o",
+        str(output),
+        f"-L{home / 'lib'}",
+        *("-ltorch", "-ltorch_cpu", "-ltorch_python", "-lc10"),
+    ]
+
+
+def _load(path: Path) -> None:
+    driver = ctypes.CDLL("libcuda.so.1")
+    pytorch = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cuda.so"))
+    use(path, "cuda", driver.cuLaunchKernelEx, pytorch.aoti_torch_get_current_cuda_stream)
+
+
+def use(path: Path, device: str, launch: Any, stream: Any) -> None:
+    """Load the launcher for one type of device, with the functions that launch and name streams."""
+    global call, _module
+    spec = importlib.util.spec_from_file_location(_NAME, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    addresses = (ctypes.cast(f, ctypes.c_void_p).value for f in (launch, stream))
+    module.use(device, *addresses, *_by_python)
+    _module, call = module, module.call
+
+
+def release() -> None:
+    """Go back to Python."""
+    global call, _module
+    if _module is not None:
+        call = None
+        _module.release()
+        _module = None
+
+
+def forget() -> None:
+    """Forget all plans."""
+    if _module is not None:
+        _module.clear()
+
+
+def keep_forward(t: Tensor, a: Tensor, settings: Settings, keep: bool, launch: Any) -> bool:
+    """Leave calls like this one to the launcher; False while there is none."""
+    return _tell("keep_forward", (t, a, settings, keep), (launch,))
+
+
+def keep_backward(
+    grad: Tensor, t: Tensor, a: Tensor, settings: Settings, launch: Any, finish: Any, sums: int
+) -> bool:
+    """The same for backward."""
+    return _tell("keep_backward", (grad, t, a, settings, sums), (launch, finish))
+
+
+def _tell(function: str, call: tuple[Any, ...], launches: tuple[Any, ...]) -> bool:
+    global problem
+    if _module is None:
+        return False
+    try:
+        kernels = [launch.described() for launch in launches]
+        if None not in kernels:
+            getattr(_module, function)(*call, *kernels)
+    except Exception as error:  # then Python goes on doing it
+        problem = str(error)
+    return True
+
+
+_kept: list[Any] = []  # compiled kernels: Triton may unload one that nobody holds
+
+
+def describe(compiled: Any, programs: int, fixed: tuple[Any, ...]) -> Kernel | None:
+    """What it takes to launch a kernel that Triton has compiled; None if that is not known.
+
+    ``fixed`` are its parameters after the tensors, as they were given to Triton, which leaves out
+    those that it compiled into the kernel.
+    """
+    metadata = compiled.metadata
+    kinds = list(compiled.src.signature.values())
+    scratch = (getattr(metadata, f"{name}_scratch_size", 0) for name in ("global", "profile"))
+    unusual = (
+        getattr(metadata, "num_ctas", 1) != 1,
+        getattr(metadata, "launch_cooperative_grid", False),
+        *scratch,
+    )
+    tensors = len(kinds) - len(fixed)
+    if any(unusual) or any(not kind.startswith("*") for kind in kinds[:tensors]):
+        return None
+    slots = [pack(kind, value) for kind, value in zip(kinds[tensors:], fixed, strict=True)]
+    packed = [slot for slot in slots if slot is not None]
+    unnamed = _parameters(compiled.function) - tensors - len(packed)  # Triton's own scratch memory
+    if not 0 <= unnamed <= 2:
+        return None
+    _kept.append(compiled)
+    return (
+        compiled.function,
+        programs,
+        32 * metadata.num_warps,
+        metadata.shared,
+        bool(getattr(metadata, "launch_pdl", False)),
+        b"".join(packed) + bytes(8 * unnamed),
+    )
+
+
+_FORMATS = {"i1": "q", "i8": "q", "i16": "q", "i32": "q", "i64": "q", "fp32": "f4x", "fp64": "d"}
+
+
+def pack(kind: str, value: Any) -> bytes | None:
+    """A parameter in the eight bytes that the launcher keeps of it; None if it is compiled in."""
+    return None if kind == "constexpr" else struct.pack(f"<{_FORMATS[kind]}", value)
+
+
+def _parameters(function: int) -> int:
+    """How many parameters a kernel takes, by CUDA's driver."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+    for count in range(64):
+        if driver.cuFuncGetParamInfo(
+            ctypes.c_void_p(function),
+            ctypes.c_size_t(count),
+            ctypes.byref(offset),
+            ctypes.byref(size),
+        ):
+            return count
+        if size.value > 8:
+            break
+    return 0  # fewer than there are: nothing that is known

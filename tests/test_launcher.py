@@ -1,0 +1,487 @@
+"""The launcher, which calls the GPU kernels without Python: plans, parameters, autograd.
+
+CUDA's driver is played by Triton's interpreter: it is handed what the launcher hands the driver,
+addresses and numbers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import shutil
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
+
+import deu
+import deu.functional
+import deu.reference
+from deu import _launcher, _triton
+from deu._settings import Settings
+
+from .conftest import GPU, LIMITS, NAMES, every_subspace, gradients
+
+pytest.importorskip("triton", reason="Triton is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler"),
+    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1" or GPU, reason="no interpreter"),
+]
+
+UNITS = 5
+_LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+)
+_STREAM = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
+class Config(ctypes.Structure):
+    """CUDA's CUlaunchConfig."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(ctypes.c_int)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+class Driver:
+    """Runs in Triton's interpreter what CUDA's driver would run on a GPU."""
+
+    def __init__(self) -> None:
+        self.known: list[tuple[_triton._Launch, list[str]]] = []
+        self.launched: list[str] = []
+        self.errors: list[BaseException] = []
+        self.answer = 0
+        self.ready = False  # knows what most tests need
+        self.elements = 0  # of the big tensors
+        self.type = torch.float32
+        self.launch = _LAUNCH(self._launch)
+        self.stream = _STREAM(self._stream)
+
+    def describe(self, launch: _triton._Launch) -> _launcher.Kernel:
+        kinds = [self.kind_of(value) for value in launch.fixed]
+        self.known.append((launch, kinds))
+        packed = (_launcher.pack(k, v) for k, v in zip(kinds, launch.fixed, strict=True))
+        fixed = b"".join(x for x in packed if x is not None)
+        overlap = launch.options.get("launch_pdl", False)
+        threads = 32 * launch.options["num_warps"]
+        return len(self.known), launch.programs, threads, 96, overlap, fixed
+
+    @staticmethod
+    def kind_of(value: Any) -> str:
+        if type(value) not in (int, float):
+            return "constexpr"
+        return "i32" if type(value) is int else "fp64"
+
+    def _stream(self, device: int, found: Any) -> int:
+        found[0] = 1234
+        return 0
+
+    def _launch(self, config: int, function: int, parameters: Any, extra: Any) -> int:
+        if self.answer:
+            return self.answer
+        try:
+            self._interpret(Config.from_address(config), function, parameters)
+        except BaseException as error:  # ctypes would swallow it
+            self.errors.append(error)
+        return 0
+
+    def _interpret(self, config: Config, function: int, parameters: Any) -> None:
+        launch, kinds = self.known[function - 1]
+        name = launch.kernel.fn.__name__
+        big, units, wide = (self.type, self.elements), (torch.float32, UNITS), torch.float64
+        shares = launch.fixed[1] if name == "finish" else launch.programs // UNITS or 1
+        forms = (wide, _triton.FORM * UNITS)
+        how = next(value for value in launch.fixed if hasattr(value, "KEEP"))
+        sums = wide, shares * UNITS * (_triton.SUMS if how.PULL else _triton.OWN_SUMS)
+        tensors = {
+            "forward": [big] * 2 + [units] * 5 + [forms if how.KEEP else units],
+            "backward": [big] * 3 + [units] * 3 + [forms, sums],
+            "finish": [units] * 5 + [sums] + [units] * 5,
+        }[name]
+        given: list[Any] = []
+        for i, (dtype, count) in enumerate(tensors):
+            address = ctypes.c_uint64.from_address(parameters[i]).value
+            memory = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+            given.append(torch.frombuffer(memory, dtype=dtype))
+        i = len(tensors)
+        for kind, value in zip(kinds, launch.fixed, strict=True):
+            if kind == "constexpr":
+                given.append(value)
+                continue
+            number = ctypes.c_int32 if kind == "i32" else ctypes.c_double
+            given.append(number.from_address(parameters[i]).value)
+            i += 1
+        assert tuple(config.grid) == (launch.programs, 1, 1)
+        assert tuple(config.block) == (32 * launch.options["num_warps"], 1, 1)
+        assert (config.shared, config.stream) == (96, 1234)
+        if launch.options.get("launch_pdl"):
+            assert config.attribute_count == 1
+            assert list(config.attributes[:3:2]) == [6, 1]
+        else:
+            assert config.attribute_count == 0
+        launch.kernel[(config.grid[0],)](*given, **launch.options)
+        self.launched.append(name)
+
+    def took(self) -> list[str]:
+        """What was launched since the last time."""
+        assert not self.errors
+        names, self.launched[:] = list(self.launched), []
+        return names
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = _launcher._place()  # its folder says of what it was built
+    path = tmp_path_factory.getbasetemp().parent / path.parent.name / path.name
+    if not path.exists():
+        _launcher.build(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def _driver(built: Path) -> Iterator[Driver]:
+    np = pytest.importorskip("numpy")
+    made = Driver()
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(_triton._Launch, "described", lambda launch: made.describe(launch))
+        patch.setattr(_triton, "_plans", {})
+        _launcher.use(built, "cpu", made.launch, made.stream)
+        yield made
+    _launcher.release()
+
+
+@pytest.fixture
+def driver(_driver: Driver) -> Driver:
+    _driver.answer = 0
+    _driver.took()
+    return _driver
+
+
+OPTIONS = {"solution": "continuous", **LIMITS}
+
+
+def settings(solution: str = "continuous", training: bool = False, dim: int = 1) -> Settings:
+    return Settings(dim, solution, 0.01, 100.0, *LIMITS.values(), training)
+
+
+def make(
+    driver: Driver, t: Tensor, units: list[Tensor], options: Settings, grad: Tensor | None = None
+) -> list[Tensor]:
+    """Output and gradients by Python, after which the launcher knows how."""
+    driver.type, driver.elements = t.dtype, t.numel()
+    grad = torch.randn_like(t) if grad is None else grad
+    y, forms = _triton.forward(t, tuple(units), options)
+    _triton.forward(t, tuple(units), options, False)
+    return [y, *_triton.backward(grad, t, tuple(units), forms, options)]
+
+
+def ready(driver: Driver) -> tuple[Tensor, list[Tensor]]:
+    """Tensors for which the launcher knows how."""
+    t, units = torch.randn(2, UNITS, 4, 4), every_subspace(UNITS, torch.float32)
+    driver.type, driver.elements = t.dtype, t.numel()
+    if not driver.ready:
+        make(driver, t, units, settings())
+        driver.ready = True
+    return t, units
+
+
+def call(t: Tensor, units: list[Tensor], options: Settings | None = None) -> Tensor:
+    return deu.functional.deu(t, *units, **(options or settings())._asdict())
+
+
+@pytest.mark.parametrize(
+    ("solution", "training", "layout", "dtype"),
+    [
+        ("continuous", True, "NCHW", torch.float32),
+        ("paper", True, "channels_last", torch.bfloat16),
+        ("paper", False, "(B, T, C)", torch.float32),
+    ],
+)
+def test_the_bits_are_those_of_python(
+    driver: Driver, solution: str, training: bool, layout: str, dtype: torch.dtype
+) -> None:
+    t = torch.randn(2, UNITS, 3, 4).to(dtype)
+    options = settings(solution, training, -1 if layout == "(B, T, C)" else 1)
+    if layout == "channels_last":
+        t = t.to(memory_format=torch.channels_last)
+    elif layout == "(B, T, C)":
+        t = torch.randn(2, 3, UNITS).to(dtype)
+    units, grad = every_subspace(UNITS, torch.float32), torch.randn_like(t)
+    want = make(driver, t, units, options, grad)
+    inputs = [x.clone(memory_format=torch.preserve_format) for x in (t, *units)]
+    for x in inputs:
+        x.requires_grad_()
+    y = call(inputs[0], inputs[1:], options)
+    assert driver.took() == ["forward"]
+    y.backward(grad)
+    assert driver.took() == ["backward", "finish"]
+    for name, got, expected in zip(
+        ("y", "t", *NAMES), (y, *(x.grad for x in inputs)), want, strict=True
+    ):
+        assert got.dtype == expected.dtype
+        assert got.stride() == expected.stride()
+        assert torch.equal(got, expected), name
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert torch.equal(call(t, units, options), want[0])
+        assert driver.took() == ["forward"]
+
+
+def test_a_layer(driver: Driver) -> None:
+    t = torch.randn(2, UNITS, 4, 4)
+    layer = deu.DEU(UNITS, **LIMITS)
+    make(driver, t, list(layer.coefficients()), settings(training=True))
+    layer(t).sum().backward()
+    assert driver.took()[0] == "forward"
+    for name, p in layer.named_parameters():
+        assert p.grad.shape == p.shape, name
+        assert p.grad.is_contiguous()
+        assert p.grad.data_ptr() % 16 == 0
+
+
+def test_gradients_add_up(driver: Driver) -> None:
+    t, units = ready(driver)
+    grad = torch.ones_like(t)
+    inputs = [x.detach().requires_grad_() for x in (t, *units)]
+    call(inputs[0], inputs[1:]).backward(grad)
+    once = [x.grad.clone() for x in inputs]
+    call(inputs[0], inputs[1:]).backward(grad)
+    for x, first in zip(inputs, once, strict=True):
+        assert torch.equal(x.grad, 2 * first)
+
+
+def test_a_gradient_that_lies_otherwise_goes_by_python(driver: Driver) -> None:
+    t, units = ready(driver)
+    inputs = [x.detach().requires_grad_() for x in (t, *units)]
+    call(inputs[0], inputs[1:]).sum().backward()  # one number, expanded
+    assert driver.took() == ["forward"]
+    want = gradients(deu.reference.deu, t, units, torch.ones_like(t), **OPTIONS)
+    for name, x in zip(("t", *NAMES), inputs, strict=True):
+        torch.testing.assert_close(x.grad, want[name], rtol=1e-4, atol=1e-5)
+    call(inputs[0], inputs[1:]).sum().backward()  # and then the launcher knows that too
+    assert driver.took() == ["forward", "backward", "finish"]
+
+
+def test_second_derivatives(driver: Driver) -> None:
+    t, units = torch.randn(2, UNITS, 4, 4), every_subspace(UNITS, torch.float32)
+    make(driver, t, units, settings()._replace(max_grad_norm=float("inf")))
+
+    def second(function: Callable[..., Tensor]) -> list[Tensor]:
+        inputs = [x.detach().requires_grad_() for x in (t, *units)]
+        y = function(*inputs, **{**OPTIONS, "max_grad_norm": None})
+        first = torch.autograd.grad(y.square().sum(), inputs, create_graph=True)
+        return list(torch.autograd.grad(sum(g.square().sum() for g in first), inputs))
+
+    for got, want in zip(second(deu.functional.deu), second(deu.reference.deu), strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert "forward" in driver.took()
+
+
+def test_a_changed_input_is_noticed(driver: Driver) -> None:
+    t, units = ready(driver)
+    for p in units:
+        p.requires_grad_()
+    y = call(t, units)
+    t.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_a_graph_can_be_used_again_if_it_is_kept(driver: Driver) -> None:
+    t, units = ready(driver)
+    t.requires_grad_()
+    y = call(t, units)
+    first = torch.autograd.grad(y, t, torch.ones_like(t), retain_graph=True)[0]
+    assert torch.equal(first, torch.autograd.grad(y, t, torch.ones_like(t))[0])
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(y, t, torch.ones_like(t))
+
+
+def test_checkpoints_and_hooks_on_what_is_saved(driver: Driver) -> None:
+    t, units = ready(driver)
+    t.requires_grad_()
+    want = torch.autograd.grad(call(t, units).sum(), t)[0]
+    got = checkpoint(call, t, units, use_reentrant=False)
+    assert torch.equal(torch.autograd.grad(got.sum(), t)[0], want)
+    packed: list[Tensor] = []
+
+    def pack(x: Tensor) -> Tensor:
+        packed.append(x)
+        return x
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        call(t, units)
+    assert len(packed) == 6  # as by Python, so that a checkpoint may be made by either
+
+
+class _Loud(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+class _Sub(Tensor):
+    pass
+
+
+def _unaligned(t: Tensor) -> Tensor:
+    return torch.empty(t.numel() + 1)[1:].view(t.shape).copy_(t)
+
+
+LEFT: dict[str, Callable[[Tensor, list[Tensor]], Tensor]] = {
+    "another shape": lambda t, p: call(torch.cat([t, t]), p)[: len(t)],
+    "other strides": lambda t, p: call(t.to(memory_format=torch.channels_last), p),
+    "another type": lambda t, p: call(t.double(), p).float(),
+    "not aligned": lambda t, p: call(_unaligned(t), p),
+    "other settings": lambda t, p: call(t, p, settings()._replace(bound=19.0)),
+    "coefficients of another type": lambda t, p: call(t, [x.double() for x in p]),
+    "of several types": lambda t, p: call(t, [p[0].double(), *p[1:]]),
+    "not contiguous": lambda t, p: call(t, [torch.stack([x, x], 1)[:, 0] for x in p]),
+    "vmap": lambda t, p: torch.vmap(lambda x: call(x, p, settings(dim=0)))(t),
+    "forward mode": lambda t, p: torch.func.jvp(lambda x: call(x, p), (t,), (t,))[0],
+    "torch.func.grad": lambda t, p: torch.func.vjp(lambda x: call(x, p), t)[0],
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch.jit
+@pytest.mark.parametrize("case", LEFT)
+def test_what_is_left_to_python(driver: Driver, case: str) -> None:
+    t, units = ready(driver)
+    want = deu.reference.deu(t, *units, **OPTIONS)
+    got = LEFT[case](t, units)
+    assert driver.took() == []
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch.jit
+def test_subclasses_modes_and_tracers_see_the_operators(driver: Driver) -> None:
+    t, units = ready(driver)
+    want = deu.reference.deu(t, *units, **OPTIONS)
+    y = call(t.as_subclass(_Sub), units)
+    assert type(y) is _Sub
+    torch.testing.assert_close(y.as_subclass(Tensor), want, rtol=1e-5, atol=1e-5)
+    with _Loud():
+        torch.testing.assert_close(call(t, units), want, rtol=1e-5, atol=1e-5)
+    traced = torch.jit.trace(lambda x: call(x, units), t, check_trace=False)
+    torch.testing.assert_close(traced(t), want, rtol=1e-5, atol=1e-5)
+    dual = torch.autograd.forward_ad
+    with dual.dual_level():
+        y = call(dual.make_dual(t, torch.ones_like(t)), units)
+        assert dual.unpack_dual(y).tangent is not None
+
+
+def test_compiled_graphs_use_it(driver: Driver) -> None:
+    t = torch.randn(2, UNITS, 4, 4)
+    layer = deu.DEU(UNITS, **LIMITS)
+    make(driver, t, list(layer.coefficients()), settings(training=True))
+    plain = layer(t)
+    driver.took()
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    y = compiled(t)
+    assert torch.equal(y, plain)
+    y.backward(torch.ones_like(y))
+    assert driver.took() == ["forward", "backward", "finish"]
+    with torch.no_grad():
+        assert torch.equal(compiled(t), plain)
+    assert driver.took() == ["forward"]
+    other = torch.randn(3, UNITS, 4, 4)  # unknown: to Python, from inside the operator
+    torch.testing.assert_close(compiled(other), layer(other))
+    torch._dynamo.reset()
+
+
+def test_autocast(driver: Driver) -> None:
+    t, units = ready(driver)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert call(t, units).dtype == torch.float32
+    assert driver.took() == ["forward"]
+
+
+def test_a_launch_that_fails_says_so(driver: Driver) -> None:
+    t, units = ready(driver)
+    driver.answer = 719
+    with pytest.raises(RuntimeError, match="could not be launched; CUDA's driver says error 719"):
+        call(t, units)
+
+
+def test_nothing_is_kept_alive(driver: Driver) -> None:
+    t, _ = ready(driver)
+    made = nn.Sequential(deu.DEU(UNITS, **LIMITS))
+    x = t.clone().requires_grad_()
+    alive = weakref.ref(x)
+    y = made(x)
+    del x, y
+    gc.collect()
+    assert alive() is None
+
+
+def test_forgets_with_the_plans(driver: Driver) -> None:
+    t, units = ready(driver)
+    _launcher.forget()
+    _triton._plans.clear()
+    driver.ready = False
+    call(t, units)
+    assert driver.took() == []
+
+
+# --------------------------------------------------------------------------------------- building
+
+
+@pytest.fixture
+def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    for name in ("call", "problem", "_module", "_thread"):
+        monkeypatch.setattr(_launcher, name, None)
+    _launcher.begin.cache_clear()
+    yield
+    _launcher.begin.cache_clear()
+
+
+@pytest.mark.usefixtures("_fresh")
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [
+        ({"DEU_LAUNCHER": "0"}, "not asked for"),
+        ({"PATH": ""}, "there is no C++ compiler"),
+        ({"CXX": "false"}, "the launcher was not compiled"),
+        ({"TORCH_EXTENSIONS_DIR": "/dev/null/x"}, "Not a directory"),
+    ],
+)
+def test_whatever_is_in_the_way_python_goes_on(
+    variables: dict[str, str], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert not _launcher.ready(60)
+    assert reason in str(_launcher.problem)
+
+
+def test_waits_for_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deu_launcher.so"
+    mark = path.with_suffix(".building")
+    mark.touch()
+    monkeypatch.setattr(time, "sleep", lambda seconds: path.write_text("theirs"))
+    _launcher.build(path)
+    assert path.read_text() == "theirs"
+
+
+def test_a_build_that_died_is_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deu_launcher.so"
+    mark = path.with_suffix(".building")
+    mark.touch()
+    os.utime(mark, (0, 0))
+    monkeypatch.setattr(_launcher, "_command", lambda part: ["cp", "/dev/null", str(part)])
+    _launcher.build(path)
+    assert sorted(tmp_path.iterdir()) == [path]
