@@ -39,7 +39,7 @@ _STALE = 900  # seconds after which another process's build is taken for dead
 Kernel = tuple[int, int, int, int, bool, bytes]  # what the launcher has to know of one
 
 call: Callable[[Tensor, tuple[Tensor, ...], Settings], Tensor | None] | None = None
-problem: str | None = None  # why there is none
+problem: Exception | None = None  # why there is none
 _module: ModuleType | None = None
 _thread: threading.Thread | None = None
 _by_python: tuple[Callable[..., Any], Callable[..., Any]]
@@ -59,7 +59,7 @@ def begin() -> None:
     """Load the launcher if it is built, or have it built; called with the first tensor on a GPU."""
     global problem, _thread
     if os.environ.get("DEU_LAUNCHER") == "0" or os.name != "posix" or torch.version.hip is not None:
-        problem = "not asked for"
+        problem = RuntimeError("not asked for")
         return
     try:
         path = _place()
@@ -69,7 +69,7 @@ def begin() -> None:
         _thread = threading.Thread(target=_build_and_load, args=(path,), daemon=True)
         _thread.start()
     except Exception as error:  # a launcher is a help; its failing must never stop a program
-        problem = str(error)
+        problem = error
 
 
 def ready(seconds: float = 300.0) -> bool:
@@ -86,7 +86,7 @@ def _build_and_load(path: Path) -> None:
         build(path)
         _load(path)
     except Exception as error:
-        problem = str(error)
+        problem = error
 
 
 def _place() -> Path:
@@ -212,7 +212,7 @@ def _tell(function: str, call: tuple[Any, ...], launches: tuple[Any, ...]) -> bo
         if None not in kernels:
             getattr(_module, function)(*call, *kernels)
     except Exception as error:  # then Python goes on doing it
-        problem = str(error)
+        problem = error
     return True
 
 

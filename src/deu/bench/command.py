@@ -25,7 +25,7 @@ from . import layers, models
 from .cases import Case, layer_cases
 from .models import Form, model_forms
 from .rounds import Clock
-from .rows import LEFT_OUT, Row, Writer, read
+from .rows import LEFT_OUT, Row, Writer, first_line, read
 from .table import QUICK, case_table, document, summary
 
 _ROUNDS, _QUICK_ROUNDS = 31, 5
@@ -214,4 +214,7 @@ def _versions(device: torch.device) -> str:
     versions += f", CUDA {torch.version.cuda}"
     with suppress(metadata.PackageNotFoundError):
         versions += f", Triton {metadata.version('triton')}"
-    return versions if _launcher.ready() else f"{versions}, launched by Python"
+    if _launcher.ready():
+        return versions
+    why = _launcher.problem or RuntimeError("the launcher is not built yet")
+    return f"{versions}, launched by Python ({first_line(why)})"
