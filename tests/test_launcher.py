@@ -351,6 +351,7 @@ LEFT: dict[str, Callable[[Tensor, list[Tensor]], Tensor]] = {
     "not contiguous": lambda t, p: call(t, [torch.stack([x, x], 1)[:, 0] for x in p]),
     "vmap": lambda t, p: torch.vmap(lambda x: call(x, p, settings(dim=0)))(t),
     "forward mode": lambda t, p: torch.func.jvp(lambda x: call(x, p), (t,), (t,))[0],
+    "negated": lambda t, p: call(torch._neg_view(-t), p),
     "torch.func.grad": lambda t, p: torch.func.vjp(lambda x: call(x, p), t)[0],
 }
 
@@ -416,6 +417,27 @@ def test_a_launch_that_fails_says_so(driver: Driver) -> None:
         call(t, units)
 
 
+def test_a_thread_without_a_context_goes_by_python(driver: Driver) -> None:
+    t, units = ready(driver)
+    t.requires_grad_()
+    y = call(t, units)
+    driver.answer = 201
+    torch.testing.assert_close(call(t, units), y)
+    y.backward(torch.ones_like(t))
+    want = gradients(deu.reference.deu, t.detach(), units, torch.ones_like(t), **OPTIONS)
+    torch.testing.assert_close(t.grad, want["t"], rtol=1e-4, atol=1e-5)
+
+
+def test_a_negated_gradient(driver: Driver) -> None:
+    t, units = ready(driver)
+    t.requires_grad_()
+    want = torch.autograd.grad(call(t, units), t, -torch.ones_like(t))[0]
+    driver.took()
+    grad = torch._neg_view(torch.ones_like(t))
+    assert torch.equal(torch.autograd.grad(call(t, units), t, grad)[0], want)
+    assert driver.took() == ["forward"]
+
+
 def test_nothing_is_kept_alive(driver: Driver) -> None:
     t, _ = ready(driver)
     made = nn.Sequential(deu.DEU(UNITS, **LIMITS))
@@ -440,20 +462,17 @@ def test_forgets_with_the_plans(driver: Driver) -> None:
 
 
 @pytest.fixture
-def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def _fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    for name in ("call", "problem", "_module", "_thread"):
+    for name in ("call", "problem", "_built", "_module", "_thread"):
         monkeypatch.setattr(_launcher, name, None)
-    _launcher.begin.cache_clear()
-    yield
-    _launcher.begin.cache_clear()
 
 
 @pytest.mark.usefixtures("_fresh")
 @pytest.mark.parametrize(
     ("variables", "reason"),
     [
-        ({"DEU_LAUNCHER": "0"}, "not asked for"),
+        ({"DEU_LAUNCHER": "0"}, "DEU_LAUNCHER=0"),
         ({"PATH": ""}, "there is no C++ compiler"),
         ({"CXX": "false"}, "the launcher was not compiled"),
         ({"TORCH_EXTENSIONS_DIR": "/dev/null/x"}, "Not a directory"),
@@ -481,7 +500,7 @@ def test_a_build_that_died_is_begun_again(tmp_path: Path, monkeypatch: pytest.Mo
     path = tmp_path / "deu_launcher.so"
     mark = path.with_suffix(".building")
     mark.touch()
-    os.utime(mark, (0, 0))
+    monkeypatch.setattr(time, "sleep", lambda seconds: os.utime(mark, (0, 0)))
     monkeypatch.setattr(_launcher, "_command", lambda part: ["cp", "/dev/null", str(part)])
     _launcher.build(path)
     assert sorted(tmp_path.iterdir()) == [path]

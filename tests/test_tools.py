@@ -483,3 +483,35 @@ def test_changing_the_input_before_backward_is_an_error(solution: str) -> None:
     t += 1
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+@modes
+def test_batched_gradients(solution: str, training: bool) -> None:
+    t, units = torch.randn(3, 4), every_subspace(4, torch.float32)
+    options = {"solution": solution, "training": training, **LIMITS}
+    inputs = [x.requires_grad_() for x in (t, *units)]
+    several = torch.randn(2, 3, 4)
+
+    def back(grad: Tensor, batched: bool) -> tuple[Tensor, ...]:
+        y = deu.functional.deu(*inputs, **options)
+        return torch.autograd.grad(y, inputs, grad, is_grads_batched=batched)
+
+    got = back(several, True)
+    for i, grad in enumerate(several):
+        for x, y in zip(got, back(grad, False), strict=True):
+            torch.testing.assert_close(x[i], y, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("which", range(7), ids=["grad", "t", *NAMES])
+def test_numbers_whose_memory_holds_the_negative(which: int) -> None:
+    plain = [torch.randn(3, 4), torch.randn(3, 4), *every_subspace(4, torch.float32)]
+    lazy = [torch._neg_view(-x) if i == which else x for i, x in enumerate(plain)]
+    assert lazy[which].is_neg()
+
+    def back(grad: Tensor, *inputs: Tensor) -> list[Tensor]:
+        inputs = tuple(x.detach().requires_grad_() for x in inputs)
+        y = deu.functional.deu(*inputs, **LIMITS)
+        return [y, *torch.autograd.grad(y, inputs, grad)]
+
+    for x, y in zip(back(*lazy), back(*plain), strict=True):
+        assert torch.equal(x, y)

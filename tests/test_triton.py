@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -408,6 +409,24 @@ def test_the_launcher_launches_the_same(
     assert not launched  # by Python
     for x, y in zip(got, want, strict=True):
         assert torch.equal(x, y)
+
+
+@pytest.mark.gpu
+def test_the_launcher_in_a_thread_that_has_not_used_the_gpu() -> None:
+    made, t = layer(), torch.randn(4, UNITS, 8, 8, device="cuda")
+    assert _launcher.ready(), _launcher.problem
+    with torch.no_grad():
+        want = made(t)
+        found: list[Tensor] = []
+
+        def work() -> None:
+            with torch.no_grad():
+                found.append(made(t))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert torch.equal(found[0], want)
 
 
 @pytest.mark.gpu

@@ -10,17 +10,17 @@ or anything else is in the way, Python launches the same kernels.
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import importlib.util
 import os
+import shlex
 import shutil
 import struct
 import subprocess
-import sys
 import sysconfig
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -32,8 +32,10 @@ from torch import Tensor
 from ._settings import Settings
 
 _SOURCE = Path(__file__).parent / "csrc" / "launcher.cpp"
+_HEADER = _SOURCE.with_name("launch.h")
 _NAME = "deu_launcher"
-_FLAGS = ("-std=c++20", "-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-w")
+_FLAGS = ("-std=c++2a", "-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-w")
+_ABI = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
 _STALE = 900  # seconds after which another process's build is taken for dead
 
 Kernel = tuple[int, int, int, int, bool, bytes]  # what the launcher has to know of one
@@ -41,6 +43,8 @@ Kernel = tuple[int, int, int, int, bool, bytes]  # what the launcher has to know
 call: Callable[[Tensor, tuple[Tensor, ...], Settings], Tensor | None] | None = None
 problem: Exception | None = None  # why there is none
 _module: ModuleType | None = None
+_built: Path | None = None  # and to be loaded by whoever comes next
+_lock = threading.RLock()
 _thread: threading.Thread | None = None
 _by_python: tuple[Callable[..., Any], Callable[..., Any]]
 
@@ -54,22 +58,22 @@ def connect(backward: Callable[..., Any], differentiable: Callable[..., Any]) ->
     _by_python = backward, differentiable
 
 
-@functools.cache
 def begin() -> None:
-    """Load the launcher if it is built, or have it built; called with the first tensor on a GPU."""
-    global problem, _thread
-    if os.environ.get("DEU_LAUNCHER") == "0" or os.name != "posix" or torch.version.hip is not None:
-        problem = RuntimeError("not asked for")
-        return
-    try:
-        path = _place()
-        if path.exists():
-            _load(path)
+    """Have the launcher built, unless it is; called with the first tensors on a GPU."""
+    global _built, _thread, problem
+    with _lock:
+        if _thread is not None or _built is not None or problem is not None:
             return
-        _thread = threading.Thread(target=_build_and_load, args=(path,), daemon=True)
-        _thread.start()
-    except Exception as error:  # a launcher is a help; its failing must never stop a program
-        problem = error
+        try:
+            _check_wanted()
+            path = _place()
+            if path.exists():
+                _built = path
+            else:
+                _thread = threading.Thread(target=_build, args=(path,), daemon=True)
+                _thread.start()
+        except Exception as error:  # it is a help; its failing must never stop a program
+            problem = error
 
 
 def ready(seconds: float = 300.0) -> bool:
@@ -77,16 +81,42 @@ def ready(seconds: float = 300.0) -> bool:
     begin()
     if _thread is not None:
         _thread.join(seconds)
-    return call is not None
+    return _loaded()
 
 
-def _build_and_load(path: Path) -> None:
-    global problem
+def _check_wanted() -> None:
+    if os.environ.get("DEU_LAUNCHER") == "0":
+        raise RuntimeError("DEU_LAUNCHER=0 says that Python launches")
+    if os.name != "posix" or torch.version.hip is not None:
+        raise RuntimeError("the launcher is for CUDA on Linux")
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise RuntimeError("the launcher needs Python's GIL")
+
+
+def _build(path: Path) -> None:
+    global _built, problem
     try:
         build(path)
-        _load(path)
+        _built = path
     except Exception as error:
         problem = error
+
+
+def _loaded() -> bool:
+    """Whether the launcher is there, after loading it if it has been built.
+
+    In the thread of a caller: operators must not change while others call them.
+    """
+    global _built, problem
+    if _module is None and _built is not None:
+        with _lock:
+            path, _built = _built, None
+            try:
+                if path is not None:
+                    _load(path)
+            except Exception as error:
+                problem = error
+    return _module is not None
 
 
 def _place() -> Path:
@@ -95,7 +125,9 @@ def _place() -> Path:
     if root is None:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         root = str(Path(cache) / "torch_extensions")
-    what = (torch.__version__, sys.implementation.cache_tag, *_FLAGS, _SOURCE.read_text())
+    pytorch = (torch.__version__, torch.version.git_version, _ABI)
+    python = sysconfig.get_config_var("EXT_SUFFIX")
+    what = (*pytorch, python, *_FLAGS, _SOURCE.read_text(), _HEADER.read_text())
     tag = hashlib.sha256("\0".join(map(str, what)).encode()).hexdigest()[:16]
     return Path(root) / f"deu-{tag}" / f"{_NAME}.so"
 
@@ -104,23 +136,17 @@ def build(path: Path) -> None:
     """Compile the launcher, unless another process is at it: then wait for that one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     mark = path.with_suffix(".building")
-    try:
-        mark.touch(exist_ok=False)
-    except FileExistsError:
-        if time.time() - mark.stat().st_mtime < _STALE:
-            while mark.exists() and not path.exists():
-                time.sleep(0.5)
-            if path.exists():
-                return
-        mark.touch()
-    part = path.with_suffix(f".{os.getpid()}")
+    while not _marked(mark):
+        if path.exists():
+            return
+        time.sleep(0.5)
+    part = path.with_suffix(f".{uuid.uuid4().hex}")
     # A shell of its own goes on to the end when the program that began it is over.
     script = '"$@" && mv "$PART" "$WHOLE"; code=$?; rm -f "$PART" "$MARK"; exit $code'
     where = {"PART": str(part), "WHOLE": str(path), "MARK": str(mark)}
     try:
-        command = _command(part)
         done = subprocess.run(
-            ["/bin/sh", "-c", script, "sh", *command],
+            ["/bin/sh", "-c", script, "sh", *_command(part)],
             env={**os.environ, **where},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -130,8 +156,25 @@ def build(path: Path) -> None:
         )
     finally:
         mark.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
     if done.returncode:
         raise RuntimeError(f"the launcher was not compiled: {done.stderr.strip()[-2000:]}")
+
+
+def _marked(mark: Path) -> bool:
+    """Whether a build is now this process's: nobody else has begun one, or lately enough."""
+    try:
+        mark.touch(exist_ok=False)
+        return True
+    except FileExistsError:
+        pass
+    try:
+        if time.time() - mark.stat().st_mtime < _STALE:
+            return False
+    except FileNotFoundError:  # it has just ended
+        return False
+    mark.touch()
+    return True
 
 
 def _command(output: Path) -> list[str]:
@@ -145,9 +188,9 @@ def _command(output: Path) -> list[str]:
         sysconfig.get_paths()["include"],
     )
     return [
-        *compiler.split(),
+        *shlex.split(compiler),
         *_FLAGS,
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
+        _ABI,
         *(f"-I{folder}" for folder in includes),
         str(_SOURCE),
         "-o",
@@ -205,7 +248,7 @@ def keep_backward(
 
 def _tell(function: str, call: tuple[Any, ...], launches: tuple[Any, ...]) -> bool:
     global problem
-    if _module is None:
+    if not _loaded():
         return False
     try:
         kernels = [launch.described() for launch in launches]
@@ -216,7 +259,7 @@ def _tell(function: str, call: tuple[Any, ...], launches: tuple[Any, ...]) -> bo
     return True
 
 
-_kept: list[Any] = []  # compiled kernels: Triton may unload one that nobody holds
+_kept: dict[int, Any] = {}  # compiled kernels: Triton may unload one that nobody holds
 
 
 def describe(compiled: Any, programs: int, fixed: tuple[Any, ...]) -> Kernel | None:
@@ -241,7 +284,7 @@ def describe(compiled: Any, programs: int, fixed: tuple[Any, ...]) -> Kernel | N
     unnamed = _parameters(compiled.function) - tensors - len(packed)  # Triton's own scratch memory
     if not 0 <= unnamed <= 2:
         return None
-    _kept.append(compiled)
+    _kept[compiled.function] = compiled
     return (
         compiled.function,
         programs,

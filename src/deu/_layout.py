@@ -80,6 +80,11 @@ def in_order_of(x: Tensor, out: Tensor) -> Tensor:
     return torch.empty_strided(out.shape, out.stride(), dtype=x.dtype, device=x.device).copy_(x)
 
 
+def plain(x: Tensor) -> Tensor:
+    """x itself, or a copy if its memory holds the negative of it."""
+    return x.resolve_neg() if x.is_neg() else x
+
+
 def uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """The five coefficients contiguous and of one type."""
     a, b, c, c1, c2 = coefficients
@@ -93,6 +98,8 @@ def uniform(coefficients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         and dtype in DTYPES
     ):
         a, b, c, c1, c2 = (p.to(torch.float64) for p in coefficients)
+    if a.is_neg() or b.is_neg() or c.is_neg() or c1.is_neg() or c2.is_neg():
+        a, b, c, c1, c2 = (p.resolve_neg() for p in (a, b, c, c1, c2))
     if (
         a.is_contiguous()
         and b.is_contiguous()

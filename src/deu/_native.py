@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._layout import common_layout, in_order_of, uniform
+from ._layout import common_layout, in_order_of, plain, uniform
 from ._settings import Settings
 
 _ABI = 2
@@ -213,6 +213,7 @@ def forward(
         settings = settings._replace(training=False)
     assert _library is not None
     a, b, c, c1, c2 = uniform(coefficients)
+    t = plain(t)
     y = torch.empty_like(t)
     if t.numel() == 0:
         return y, _NO_CENTRE
@@ -250,6 +251,7 @@ def backward(
     """The gradients of t and of the five coefficients."""
     assert _library is not None
     a, b, c, c1, c2 = uniform(coefficients)
+    t, grad = plain(t), plain(grad)
     if a.dtype != coefficients[0].dtype:  # of several types
         grad_t, *wide = backward(grad, t, (a, b, c, c1, c2), centre, settings)
         return grad_t, *(g.to(p.dtype) for g, p in zip(wide, coefficients, strict=True))

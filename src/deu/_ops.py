@@ -93,13 +93,17 @@ def _differentiable_backward(
     """The same gradients with a graph of their own, for ``create_graph=True``."""
     inputs = (t, *coefficients)
     wanted = [x for x in inputs if x.requires_grad]
-    y = _reference(t, coefficients, settings)
+    with torch.enable_grad():
+        y = _reference(t, coefficients, settings)
     found = iter(
         torch.autograd.grad(
             y, wanted, grad, create_graph=True, allow_unused=True, materialize_grads=True
         )
     )
     return tuple(next(found) if x.requires_grad else None for x in inputs)
+
+
+_has_memory = torch._C._has_storage  # batched gradients, as jacobian(vectorize=True)'s, have none
 
 
 class EagerDEU(torch.autograd.Function):
@@ -116,12 +120,14 @@ class EagerDEU(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         t, a, b, c, c1, c2 = ctx.saved_tensors
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or not _has_memory(grad):
             return None, *_differentiable_backward(grad, t, (a, b, c, c1, c2), ctx.settings)
         return None, *ctx.kernels.backward(grad, t, (a, b, c, c1, c2), ctx.saved, ctx.settings)
 
 
-def _launcher_backward(grad: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _launcher_backward(grad: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
+    if not _has_memory(grad):
+        return _differentiable_backward(grad, t, rest[:5], rest[6])
     return _triton.backward(grad, t, rest[:5], rest[5], rest[6])
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from . import _launcher
-from ._layout import DTYPES, Strides, common_layout, in_order_of, uniform
+from ._layout import DTYPES, Strides, common_layout, in_order_of, plain, uniform
 from ._settings import Settings
 
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
@@ -347,6 +347,7 @@ def forward(
 ) -> tuple[Tensor, Tensor | None]:
     """y and, if they are to be kept for backward, the normal forms of the neurons."""
     a, b, c, c1, c2 = uniform(coefficients)
+    t = plain(t)
     y = torch.empty_like(t)
     if t.numel() == 0:
         return y, None
@@ -375,6 +376,7 @@ def backward(
 ) -> tuple[Tensor, ...]:
     """The gradients of t and of the five coefficients."""
     a, b, c, c1, c2 = uniform(coefficients)
+    t, grad = plain(t), plain(grad)
     if a.dtype != coefficients[0].dtype:  # of several types
         grad_t, *grads = backward(grad, t, (a, b, c, c1, c2), forms, settings)
         return grad_t, *(g.to(p.dtype) for g, p in zip(grads, coefficients, strict=True))
