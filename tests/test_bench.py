@@ -123,6 +123,25 @@ def test_a_network_with_a_wrong_gradient_is_found(monkeypatch):
     assert models.error(models.Network(form, net, x, target)).wrong
 
 
+@pytest.mark.parametrize("work", [models.TRAINING, models.INFERENCE])
+def test_a_block_says_how_far_off_is_right_where_a_batch_has_no_room(monkeypatch, work):
+    form = Form("CNN", work, 6)
+    monkeypatch.setattr(models, "_BLOCK_NUMBERS", 200_000)  # blocks of two
+    x, target = models.data(form, CPU)
+    net = models._NETWORKS["CNN"][0](models.FACTORIES["deu"])
+    seen, whole = [], models._result
+
+    def result(network):
+        seen.append(len(network.x))
+        if seen == [2, 6]:  # the reference's
+            raise torch.OutOfMemoryError
+        return whole(network)
+
+    monkeypatch.setattr(models, "_result", result)
+    assert not models.error(models.Network(form, net, x, target)).wrong
+    assert seen == [2, 6, 2, 6]
+
+
 @pytest.mark.parametrize("name", ["PReLU", "deu"])
 @pytest.mark.parametrize("work", [models.TRAINING, models.INFERENCE])
 def test_the_truth_of_a_block_is_the_truth_of_a_networks_batch(monkeypatch, name, work):

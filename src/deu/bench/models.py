@@ -272,15 +272,19 @@ def error(network: Network) -> Error:
     original = getattr(network.net, "_orig_mod", network.net)
     plainly = Form(form.network, form.work, form.batch, form.layout)
     truth = _result(Network(plainly, exact(original), x.double(), target))
-    same_type = Form(form.network, form.work, form.batch, form.layout, form.autocast)
-    plain = Network(same_type, by_reference(copy.deepcopy(original)), x, target)
-    least = _off(_result(plain), truth)
-    limit = min(max(_TIMES_PLAIN * least, _LEAST_LIMIT), _MOST_LIMIT)
-    where = "scores" if form.work == INFERENCE else "all gradients"
-    got = _result(network)
     if form.work == INFERENCE:
         truth = [truth[0].repeat(form.batch // block, 1)]
-    return Error(_off(got, truth), where, limit)
+    same_type = Form(form.network, form.work, form.batch, form.layout, form.autocast)
+    plain = by_reference(copy.deepcopy(original))
+    try:
+        # The batch itself: a GPU may round otherwise in a smaller one.
+        least = _off(_result(Network(same_type, plain, network.x, network.target)), truth)
+    except torch.OutOfMemoryError:  # the reference keeps dozens of tensors in float64
+        part = _result(Network(same_type, plain, x, target))
+        least = _off(part, [t[:block] for t in truth] if form.work == INFERENCE else truth)
+    limit = min(max(_TIMES_PLAIN * least, _LEAST_LIMIT), _MOST_LIMIT)
+    where = "scores" if form.work == INFERENCE else "all gradients"
+    return Error(_off(_result(network), truth), where, limit)
 
 
 def measure(
