@@ -83,7 +83,7 @@ bool ordinary(const Tensor& t) {
   return within(t.key_set(), known);
 }
 
-struct Unit : public torch::autograd::Function<Unit> {
+struct DEU : public torch::autograd::Function<DEU> {
   static constexpr bool is_traceable = false;
 
   static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& t, const Tensor& a,
@@ -159,7 +159,7 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
       made = forward(t, units, settings, keep);
     }
     if (made && grads)
-      y = Unit::apply(t, units[0], units[1], units[2], units[3], units[4], *made, settings);
+      y = DEU::apply(t, units[0], units[1], units[2], units[3], units[4], *made, settings);
     else if (made)
       y = made->y;
   }
