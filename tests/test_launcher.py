@@ -32,6 +32,7 @@ from .conftest import GPU, LIMITS, NAMES, every_subspace, gradients
 
 pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = [
+    pytest.mark.xdist_group("launcher"),  # one process builds it
     pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler"),
     pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") != "1" or GPU, reason="no interpreter"),
 ]
