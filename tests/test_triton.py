@@ -219,6 +219,14 @@ def test_gentle_rows_side_by_side(training: bool, dtype: torch.dtype) -> None:
     compare(t.to(dtype), coefficients, training=training)
 
 
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_a_random_start_side_by_side(solution: str) -> None:
+    """A quarter of such units need float64, some of two roots and some that oscillate."""
+    units = list(deu.DEU(24, init="random", solution=solution).requires_grad_(False).coefficients())
+    units[3:] = torch.rand(2, 24) - 0.5
+    compare(2 * torch.randn(9, 24), units, solution=solution, max_exponent=1.0)
+
+
 def test_more_channels_than_a_tile_has() -> None:
     compare(torch.randn(3, 131), every_subspace(131, torch.float32))
 

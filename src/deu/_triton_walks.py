@@ -326,6 +326,8 @@ def forward_alone(
     _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(a, b, c, c1, c2, ALONE.CONTINUOUS, ALONE)
     if kind == OSCILLATING:
         forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
+    elif HOW.CONTINUOUS and kind == REAL:
+        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE)
     else:
         forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
 
@@ -564,6 +566,10 @@ def backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW: tl.constexpr, A
     if kind == OSCILLATING:
         s0, s1, s2, s3, s4, s5, s6 = backward_walk(
             t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
+        )
+    elif HOW.CONTINUOUS and kind == REAL:  # the functions at a seam take five times as long
+        s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+            t, g, out, one, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE
         )
     else:
         s0, s1, s2, s3, s4, s5, s6 = backward_walk(
