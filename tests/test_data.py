@@ -278,7 +278,9 @@ PACKED = gzip.compress(BODY)
 
 
 @pytest.mark.parametrize(
-    "content", [PACKED[:-1], PACKED[:100], PACKED[:-8] + b"12345678", b"<html>", PACKED + b"x"]
+    "content",
+    [PACKED[:-1], PACKED[:100], PACKED[:-8] + b"12345678", b"<html>", PACKED + b"x"],
+    ids=["cut short", "cut off", "another sum", "a page", "too long"],  # gzip has the time in it
 )
 def test_what_does_not_unpack_is_named(content):
     with pytest.raises(data.DataError, match=r"a\.gz is damaged.*does not unpack"):
