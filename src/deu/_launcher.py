@@ -62,7 +62,7 @@ def begin() -> None:
     """Have the launcher built, unless it is; called with the first tensors on a GPU."""
     global _built, _thread, problem
     with _lock:
-        if _thread is not None or _built is not None or problem is not None:
+        if any(x is not None for x in (_thread, _built, _module, problem)):
             return
         try:
             _check_wanted()

@@ -29,7 +29,7 @@ namespace {
 PyObject* numbers_of_settings = nullptr;  // a dict: each Settings that came by, and its number
 PyObject* settings_by_number = nullptr;   // a list
 PyObject* python_backward = nullptr;      // (grad, t, a, b, c, c1, c2, forms, settings)
-PyObject* python_differentiable = nullptr;         // the same, differentiable
+PyObject* python_differentiable = nullptr;  // the same, for gradients of gradients
 
 struct Gil {
   PyGILState_STATE state = PyGILState_Ensure();
@@ -84,8 +84,6 @@ bool ordinary(const Tensor& t) {
 }
 
 struct DEU : public torch::autograd::Function<DEU> {
-  static constexpr bool is_traceable = false;
-
   static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& t, const Tensor& a,
                         const Tensor& b, const Tensor& c, const Tensor& c1, const Tensor& c2,
                         const Result& made, int64_t settings) {
@@ -175,10 +173,6 @@ struct Fields {
   std::string solution;
   std::array<double, 5> numbers;
   bool training;
-  bool operator==(const Fields& other) const {
-    return dim == other.dim && solution == other.solution && numbers == other.numbers &&
-           training == other.training;
-  }
 };
 
 std::mutex fields_mutex;
