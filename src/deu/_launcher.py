@@ -46,16 +46,16 @@ _module: ModuleType | None = None
 _built: Path | None = None  # and to be loaded by whoever comes next
 _lock = threading.RLock()
 _thread: threading.Thread | None = None
-_by_python: tuple[Callable[..., Any], Callable[..., Any]]
+_backward: Callable[..., Any]
 
 
-def connect(backward: Callable[..., Any], differentiable: Callable[..., Any]) -> None:
-    """What the launcher calls for a gradient that it has no plan for, or that is to have its own.
+def connect(backward: Callable[..., Any]) -> None:
+    """What the launcher calls for gradients that it has no plan for, or that are to have their own.
 
-    Both take (grad, t, a, b, c, c1, c2, saved, settings).
+    It takes (grad, t, a, b, c, c1, c2, saved, settings).
     """
-    global _by_python
-    _by_python = backward, differentiable
+    global _backward
+    _backward = backward
 
 
 def begin() -> None:
@@ -215,7 +215,7 @@ def use(path: Path, device: str, launch: Any, stream: Any) -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     addresses = (ctypes.cast(f, ctypes.c_void_p).value for f in (launch, stream))
-    module.use(device, *addresses, *_by_python)
+    module.use(device, *addresses, _backward)
     _module, call = module, module.call
 
 
@@ -234,13 +234,15 @@ def forget() -> None:
         _module.clear()
 
 
-def keep_forward(t: Tensor, a: Tensor, settings: Settings, keep: bool, launch: Any) -> bool:
+def keep_forward(
+    t: Tensor, a: Tensor, settings: Settings, keep: bool, forms: int, launch: Any
+) -> bool:
     """Leave calls like this one to the launcher; False while there is none."""
-    return _tell("keep_forward", (t, a, settings, keep), (launch,))
+    return _tell("keep_forward", (t, a, settings, keep, forms), (launch,))
 
 
 def keep_backward(
-    grad: Tensor, t: Tensor, a: Tensor, settings: Settings, launch: Any, finish: Any, sums: int
+    grad: Tensor, t: Tensor, a: Tensor, settings: Settings, sums: int, launch: Any, finish: Any
 ) -> bool:
     """The same for backward."""
     return _tell("keep_backward", (grad, t, a, settings, sums), (launch, finish))

@@ -119,23 +119,29 @@ class EagerDEU(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        t, a, b, c, c1, c2 = ctx.saved_tensors
-        if torch.is_grad_enabled() or not _has_memory(grad):
-            return None, *_differentiable_backward(grad, t, (a, b, c, c1, c2), ctx.settings)
-        return None, *ctx.kernels.backward(grad, t, (a, b, c, c1, c2), ctx.saved, ctx.settings)
+        t, *coefficients = ctx.saved_tensors
+        return None, *_eager_backward(
+            ctx.kernels, grad, t, tuple(coefficients), ctx.saved, ctx.settings
+        )
 
 
-def _launcher_backward(grad: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
-    if not _has_memory(grad):
-        return _differentiable_backward(grad, t, rest[:5], rest[6])
-    return _triton.backward(grad, t, rest[:5], rest[5], rest[6])
+def _eager_backward(
+    kernels: Any,
+    grad: Tensor,
+    t: Tensor,
+    coefficients: tuple[Tensor, ...],
+    saved: Tensor,
+    settings: Settings,
+) -> tuple[Tensor | None, ...]:
+    if torch.is_grad_enabled() or not _has_memory(grad):
+        return _differentiable_backward(grad, t, coefficients, settings)
+    found: tuple[Tensor, ...] = kernels.backward(grad, t, coefficients, saved, settings)
+    return found
 
 
-def _launcher_differentiable(grad: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
-    return _differentiable_backward(grad, t, rest[:5], rest[6])
-
-
-_launcher.connect(_launcher_backward, _launcher_differentiable)
+_launcher.connect(
+    lambda grad, t, *rest: _eager_backward(_triton, grad, t, rest[:5], rest[5], rest[6])
+)
 
 
 # Past Function.apply's own look at torch.func, which has been taken in apply() below.

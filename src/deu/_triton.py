@@ -363,7 +363,9 @@ def forward(
         aligned, stream = t.data_ptr() % 16 == 0, _stream(t)
         plan.forward(aligned, stream, t, y, a, b, c, c1, c2, a if forms is None else forms)
     if aligned and not plan.left:
-        plan.left = plan.copy or _launcher.keep_forward(t, a, settings, keep, plan.forward)
+        plan.left = plan.copy or _launcher.keep_forward(
+            t, a, settings, keep, FORM * a.shape[0], plan.forward
+        )
     return y, forms
 
 
@@ -403,6 +405,6 @@ def backward(
         plan.finish(True, stream, a, b, c, c1, c2, sums, *grads)
     if aligned and not plan.left:
         plan.left = (plan.copy_t or plan.copy_grad) or _launcher.keep_backward(
-            grad, t, a, settings, plan.backward, plan.finish, plan.sums
+            grad, t, a, settings, plan.sums, plan.backward, plan.finish
         )
     return grad_t, *grads

@@ -83,21 +83,19 @@ void* stream_of(const Tensor& t) {
 
 struct Forward {
   Kernel kernel;
+  int64_t forms;  // how many numbers it leaves backward
 };
 struct Backward {
   Kernel backward, finish;
-  int64_t sums;
+  int64_t sums;  // how many numbers the first leaves the second
 };
 
 // All that a plan depends on: settings, types, device, how many units, sizes and strides.
-struct Key {
-  std::vector<int64_t> numbers;
-  bool operator==(const Key& other) const { return numbers == other.numbers; }
-};
+using Key = std::vector<int64_t>;
 struct Hash {
   size_t operator()(const Key& key) const {
     uint64_t hash = 1469598103934665603u;
-    for (int64_t n : key.numbers) hash = (hash ^ static_cast<uint64_t>(n)) * 1099511628211u;
+    for (int64_t n : key) hash = (hash ^ static_cast<uint64_t>(n)) * 1099511628211u;
     return hash ^ (hash >> 32);
   }
 };
@@ -127,29 +125,26 @@ class Memory {
 Memory<Forward> forward_plans;
 Memory<Backward> backward_plans;
 
-void describe(Key& key, const Tensor& t) {
-  for (int64_t n : t.sizes()) key.numbers.push_back(n);
-  for (int64_t n : t.strides()) key.numbers.push_back(n);
+void append(Key& key, at::IntArrayRef numbers) {
+  key.insert(key.end(), numbers.begin(), numbers.end());
 }
 
 Key key_of(const Tensor& t, const Tensor& a, int64_t settings, bool keep) {
-  Key key;
-  key.numbers.reserve(24);
-  key.numbers = {settings, keep, static_cast<int64_t>(t.scalar_type()),
-                 static_cast<int64_t>(a.scalar_type()), t.device().index(), a.numel()};
-  describe(key, t);
+  Key key{settings, keep, static_cast<int64_t>(t.scalar_type()),
+          static_cast<int64_t>(a.scalar_type()), t.device().index(), a.numel()};
+  key.reserve(24);
+  append(key, t.sizes());
+  append(key, t.strides());
   return key;
 }
 
 Key key_of(const Tensor& grad, const Tensor& t, const Tensor& a, int64_t settings) {
   Key key = key_of(t, a, settings, true);
-  for (int64_t n : grad.strides()) key.numbers.push_back(n);
+  append(key, grad.strides());
   return key;
 }
 
 // ---- the unit -------------------------------------------------------------------------------
-
-constexpr int64_t kForm = 7;  // numbers of a normal form, as in _triton.py
 
 bool aligned(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()) % 16 == 0; }
 
@@ -175,7 +170,7 @@ std::optional<Result> forward(const Tensor& t, const Tensors& units, int64_t set
   result.y = at::empty_like(t);
   void* forms = units[0].data_ptr();
   if (keep) {
-    result.forms = at::empty({kForm * units[0].numel()}, t.options().dtype(at::kDouble));
+    result.forms = at::empty({plan->forms}, t.options().dtype(at::kDouble));
     forms = result.forms.data_ptr();
   }
   if (!launch<8>(plan->kernel, stream_of(t),

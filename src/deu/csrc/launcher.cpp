@@ -29,7 +29,6 @@ namespace {
 PyObject* numbers_of_settings = nullptr;  // a dict: each Settings that came by, and its number
 PyObject* settings_by_number = nullptr;   // a list
 PyObject* python_backward = nullptr;      // (grad, t, a, b, c, c1, c2, forms, settings)
-PyObject* python_differentiable = nullptr;  // the same, for gradients of gradients
 
 struct Gil {
   PyGILState_STATE state = PyGILState_Ensure();
@@ -48,9 +47,8 @@ PyObject* checked(PyObject* object) {
   throw std::move(error);
 }
 
-torch::autograd::variable_list by_python(PyObject* function, const Tensor& grad, const Tensor& t,
-                                         const Tensors& units, const Tensor& forms,
-                                         int64_t settings) {
+torch::autograd::variable_list by_python(const Tensor& grad, const Tensor& t, const Tensors& units,
+                                         const Tensor& forms, int64_t settings) {
   Gil gil;
   Owned arguments{checked(PyTuple_New(9))};
   size_t i = 0;
@@ -59,7 +57,7 @@ torch::autograd::variable_list by_python(PyObject* function, const Tensor& grad,
   PyObject* given = PyList_GET_ITEM(settings_by_number, settings);
   Py_INCREF(given);
   PyTuple_SET_ITEM(arguments.object, i, given);
-  Owned found{checked(PyObject_CallObject(function, arguments.object))};
+  Owned found{checked(PyObject_CallObject(python_backward, arguments.object))};
   torch::autograd::variable_list grads;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(found.object); ++k) {
     PyObject* item = PyTuple_GET_ITEM(found.object, k);
@@ -99,17 +97,14 @@ struct DEU : public torch::autograd::Function<DEU> {
     Tensors units{saved[1], saved[2], saved[3], saved[4], saved[5]};
     Tensor forms = ctx->saved_data["forms"].toTensor();
     int64_t settings = ctx->saved_data["settings"].toInt();
+    std::optional<Gradients> found;
+    if (!at::GradMode::is_enabled() && ordinary(grad[0]))
+      found = ::backward(grad[0], saved[0], units, forms, settings, true);
     torch::autograd::variable_list grads;
-    if (at::GradMode::is_enabled()) {
-      grads = by_python(python_differentiable, grad[0], saved[0], units, forms, settings);
-    } else {
-      std::optional<Gradients> found;
-      if (ordinary(grad[0])) found = ::backward(grad[0], saved[0], units, forms, settings, true);
-      if (found)
-        grads.assign(found->begin(), found->end());
-      else
-        grads = by_python(python_backward, grad[0], saved[0], units, forms, settings);
-    }
+    if (found)
+      grads.assign(found->begin(), found->end());
+    else
+      grads = by_python(grad[0], saved[0], units, forms, settings);
     grads.resize(8);  // none of what is no tensor
     return grads;
   }
@@ -169,7 +164,7 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 // ---- operators ------------------------------------------------------------------------------
 
 struct Fields {
-  int64_t dim;
+  long long dim;
   std::string solution;
   std::array<double, 5> numbers;
   bool training;
@@ -250,19 +245,15 @@ void register_operators() {
 // ---- what Python calls ----------------------------------------------------------------------
 
 // use(device type, addresses of cuLaunchKernelEx and of PyTorch's look at the current stream,
-//     backward by Python, the same differentiable)
+//     backward by Python)
 PyObject* use(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
   const char* device;
   unsigned long long launcher, streams;
-  PyObject *backward, *differentiable;
-  if (!PyArg_ParseTuple(arguments, "sKKOO", &device, &launcher, &streams, &backward,
-                        &differentiable))
-    return nullptr;
+  PyObject* backward;
+  if (!PyArg_ParseTuple(arguments, "sKKO", &device, &launcher, &streams, &backward)) return nullptr;
   Py_INCREF(backward);
-  Py_INCREF(differentiable);
   Py_XSETREF(python_backward, backward);
-  Py_XSETREF(python_differentiable, differentiable);
   device_type = c10::Device(device).type();
   launch_kernel = reinterpret_cast<LaunchFunction>(launcher);
   current_stream = reinterpret_cast<StreamFunction>(streams);
@@ -311,14 +302,16 @@ Kernel kernel_of(PyObject* description) {
   return kernel;
 }
 
-// keep_forward(t, a, settings, keep, kernel)
+// keep_forward(t, a, settings, whether forms are kept, their size, kernel)
 PyObject* keep_forward(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
   PyObject *t, *a, *settings, *kernel;
   int keep;
-  if (!PyArg_ParseTuple(arguments, "OOOpO", &t, &a, &settings, &keep, &kernel)) return nullptr;
+  long long forms;
+  if (!PyArg_ParseTuple(arguments, "OOOpLO", &t, &a, &settings, &keep, &forms, &kernel))
+    return nullptr;
   forward_plans.keep(key_of(THPVariable_Unpack(t), THPVariable_Unpack(a), remember(settings), keep),
-                     {kernel_of(kernel)});
+                     {kernel_of(kernel), forms});
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
