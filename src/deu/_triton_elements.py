@@ -44,6 +44,7 @@ class How(NamedTuple):
     ALIKE: bool  # all tensors have the same strides
     HEIGHT: int  # of a tile: positions, or groups of WIDTH positions
     WIDTH: int  # of a tile: channels, or positions that are neighbours in memory
+    TOGETHER: int  # channels lie along memory: at most so many neighbours are one thread's
     STAGES: int  # how many tiles are on their way at once
     PTX: bool  # whether the chip understands NVIDIA's instructions
     KEEP: bool  # forward: whether normal forms are kept for backward

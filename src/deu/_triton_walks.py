@@ -222,6 +222,9 @@ def _tile(x, position, outer, inner, walk, HOW: tl.constexpr):
     if HOW.LANES:
         inside = inside & walk.mask[None, :]
         offset = offset[:, None] + (walk.channel * x.channel)[None, :]
+        TOGETHER: tl.constexpr = HOW.TOGETHER
+        if TOGETHER < HOW.WIDTH:
+            offset = tl.max_contiguous(offset, (1, TOGETHER))
     else:
         WIDTH: tl.constexpr = HOW.WIDTH  # Triton 3.6 takes no attribute here
         offset = tl.multiple_of(offset, WIDTH)
@@ -232,11 +235,11 @@ def _tile(x, position, outer, inner, walk, HOW: tl.constexpr):
 @triton.constexpr_function
 def _ahead(KIND, MODE, HOW):
     # How many tiles are loaded ahead.  Only a short loop runs through one before the next is there;
-    # and rows side by side have too many constants for the registers of a 16-bit walk.
+    # and kinds side by side have too many constants for the registers.
     # Other loops, which are rare, load as they go: it is compiled in half the time.
     if not _is_fast(KIND, MODE, HOW) or MODE == SINGLE:
         return 0
-    return 1 if (KIND, MODE) == (MIXED, HALF) else HOW.STAGES
+    return 1 if KIND == MIXED else HOW.STAGES
 
 
 @triton.constexpr_function
@@ -456,6 +459,8 @@ def backward_walk(
                 t_then, g_then = tl.load(t_at, then_inside, 0.0), tl.load(g_at, then_inside, 0.0)
                 if AHEAD == 1:
                     t_now, g_now, out_at, inside = t_then, g_then, then_at, then_inside
+                if HOW.FLAT:  # rather than keeping pointers in registers
+                    at, here = _tile(out, position - STRIDE * AHEAD, outer, inner, walk, HOW)
                 s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
                     x, gradient, out, at, here, unit,
                     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
