@@ -73,6 +73,7 @@ class Tiling(NamedTuple):
 
 
 _LARGE = 2**24  # elements
+_CACHE = 2**26  # bytes
 
 
 def _tiling(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Tiling:
@@ -86,7 +87,7 @@ def _tiling(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Tilin
     continuous = settings.solution == "continuous"
     if lanes:
         if not backward:
-            return Tiling(4, 8, 4, 128, 4)
+            return Tiling(4, 16, 4, 128, 3) if size == 2 and large else Tiling(4, 8, 4, 128, 4)
         if size == 2:
             return Tiling(4, 4, 4, 128, 2)
         if size == 8:
@@ -100,7 +101,7 @@ def _tiling(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Tilin
     if backward:
         if not continuous:
             return Tiling(4, 4, 16, 128, 2)
-        return Tiling(2, 4, 16, 128, 2) if size == 2 else Tiling(4, 4, 8, 128, 2)
+        return Tiling(2, 4, 16, 128, 2) if size == 2 else Tiling(4, 4, 12, 128, 2)
     return Tiling(2, 16, 16, 96, 5) if size == 2 else Tiling(4, 16, 8, 128, 1)
 
 
@@ -258,6 +259,7 @@ def _how(
         WIDTH=width,
         TOGETHER=tiling.together,
         STAGES=tiling.stages,
+        STREAM=lies.lanes and t.numel() * t.element_size() >= _CACHE,
         PTX=_has_ptx(t.device),
         KEEP=False,
         OVERLAP=_overlaps(t.device),
@@ -320,12 +322,13 @@ def _plan_backward(
     fixed = (channels, outer * inner, share, inner, *strides, how, _alone(how))
     finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=1)
     rows = min(512, 1 << (shares - 1).bit_length())
+    warps = max(1, rows // (64 if shares <= rows else 32))
     return _BackwardPlan(
         _Launch(kernel, programs, _options(tiling.warps, tiling.registers), *fixed),
         _Launch(
             finish,
             channels,
-            _options(max(1, rows // 64), overlap=how.OVERLAP),
+            _options(warps, overlap=how.OVERLAP),
             channels,
             shares,
             outer * inner,

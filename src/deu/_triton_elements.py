@@ -46,6 +46,7 @@ class How(NamedTuple):
     WIDTH: int  # of a tile: channels, or positions that are neighbours in memory
     TOGETHER: int  # channels lie along memory: at most so many neighbours are one thread's
     STAGES: int  # how many tiles are on their way at once
+    STREAM: bool  # what is written does not fit into a cache
     PTX: bool  # whether the chip understands NVIDIA's instructions
     KEEP: bool  # forward: whether normal forms are kept for backward
     OVERLAP: bool  # whether the last step of a backward pass may begin before the first has ended

@@ -309,8 +309,11 @@ def forward_walk(
     else:
         for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
             x = tl.load(t_at, inside, 0.0).to(TYPE)
-            found = _bounded(x, unit, KIND, MODE, HOW)
-            tl.store(y_at, narrow(found, y.pointer, MODE), inside)
+            found = narrow(_bounded(x, unit, KIND, MODE, HOW), y.pointer, MODE)
+            if HOW.STREAM:
+                tl.store(y_at, found, inside, cache_modifier=".cs")
+            else:
+                tl.store(y_at, found, inside)
             position, outer, inner = _next(position, outer, inner, walk, HOW)
             t_at, inside = _tile(t, position, outer, inner, walk, HOW)
             y_at, _ = _tile(y, position, outer, inner, walk, HOW)
