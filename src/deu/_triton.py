@@ -85,24 +85,25 @@ def _tiling(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Tilin
     """
     size, large = t.element_size(), t.numel() >= _LARGE
     continuous = settings.solution == "continuous"
+    if lanes and not backward:
+        return Tiling(4, 16, 4, 128, 3) if size == 2 and large else Tiling(4, 8, 4, 128, 4)
+    if lanes and size == 8:
+        return Tiling(4, 4, 3, 168, 2)
+    if lanes and size == 2 and continuous:
+        return Tiling(4, 4, 4, 128, 2)
     if lanes:
-        if not backward:
-            return Tiling(4, 16, 4, 128, 3) if size == 2 and large else Tiling(4, 8, 4, 128, 4)
-        if size == 2:
-            return Tiling(4, 4, 4, 128, 2)
-        if size == 8:
-            return Tiling(4, 4, 3, 168, 2)
-        # Small programs are faster by a fortieth, but leave more sums, of which the paper's
-        # solution has more than twice as many.
-        small = large and continuous
-        return Tiling(2, 4, 8, 128, 2, 2) if small else Tiling(4, 4, 4, 128, 2, 2)
+        # Each program leaves sums, and those of the paper's solution more than twice as many.
+        warps = 4 if not large else 2 if continuous else 8
+        return Tiling(warps, 4, 16 // warps, 128, 2, together=2)
     if not large:
         return Tiling(4, 4, 4, 128, 2) if backward else Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
+    if backward and size == 2 and continuous:
+        return Tiling(2, 4, 16, 128, 2)
     if backward:
-        if not continuous:
-            return Tiling(4, 4, 16, 128, 2)
-        return Tiling(2, 4, 16, 128, 2) if size == 2 else Tiling(4, 4, 12, 128, 2)
-    return Tiling(2, 16, 16, 96, 5) if size == 2 else Tiling(4, 16, 8, 128, 1)
+        return Tiling(4, 4, 12 if continuous else 16, 128, 2)
+    if size == 2 and continuous:
+        return Tiling(2, 16, 16, 96, 5)
+    return Tiling(4, 16, 8, 128, 5 if size == 2 else 1)
 
 
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
