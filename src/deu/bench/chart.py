@@ -26,7 +26,7 @@ _KINDS = ("layer", "model")
 _BESIDE: dict[str, Any] = {"va": "center", "fontsize": 7.5, "color": "#666666"}
 _TICKS = (0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 8)
 _FINE_TICKS = (0.8, 0.9, 1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2)
-_HIGHEST = 8  # what is slower stands at the edge, with its ratio beside it
+_HIGHEST = 8  # of what is slower the ratio stands beside the panel
 
 
 def draw(rows: Sequence[Row], paths: Sequence[Path]) -> None:
@@ -44,7 +44,7 @@ def draw(rows: Sequence[Row], paths: Sequence[Path]) -> None:
     lines = [names[i : i + _COLUMNS] for i in range(0, len(names), _COLUMNS)]
     heights = [max(len(_providers(cases[name])) for name in line) + 3.2 for line in lines]
     figure = figures.Figure(
-        figsize=(5.4 * _COLUMNS, 0.24 * sum(heights) + 1.3),
+        figsize=(5.8 * _COLUMNS, 0.24 * sum(heights) + 1.3),
         dpi=110,
         layout="constrained",
         facecolor="white",
@@ -106,7 +106,8 @@ def _panel(axis: Any, title: str, rows: Sequence[Row], scale: tuple[float, float
         beyond = [row for row in own if _is_drawn(row) and row.ratio > high]
         if beyond:
             worst = ", ".join(f"{row.work} {row.ratio:.3g}" for row in beyond)
-            axis.text(high / 1.03, place[name], f"{worst} ▸", **_BESIDE, ha="right")
+            beside = axis.get_yaxis_transform()  # where nothing is drawn
+            axis.text(1.01, place[name], f"▸ {worst}", **_BESIDE, transform=beside)
         elif not any(_is_drawn(row) for row in own):
             axis.text(1.03, place[name], own[0].status, **_BESIDE)
     choice = _TICKS if high > 2.2 else _FINE_TICKS
