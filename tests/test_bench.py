@@ -413,6 +413,7 @@ def test_rows_come_back_from_their_file(tmp_path):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("default")  # of PyTorch's profiler and graphs, in a version to come
 def test_a_run_on_a_gpu(tmp_path):
     cases = [SMALL, Case((8, 64, 56, 56), LAST, "bfloat16", FEW)]
     forms = [
