@@ -72,7 +72,7 @@ compile(plan.finish, [coefficient] * 5 + [wide] + [coefficient] * 5)
     [
         ("continuous", "float32", "contiguous", 90, 256),
         ("continuous", "bfloat16", "channels_last", 80, 8),
-        ("paper", "float32", "channels_last", 80, 8),
+        ("paper", "float32", "channels_last", 80, 256),
         ("paper", "bfloat16", "contiguous", 90, 8),
     ],
 )
