@@ -8,6 +8,7 @@ import math
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -409,6 +410,16 @@ def test_rows_come_back_from_their_file(tmp_path):
     for name in rows.COLUMNS:
         want, got = getattr(made, name), getattr(back, name)
         assert got == want or (math.isnan(got) and math.isnan(want)), name
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_says_when_its_output_cannot_be_written(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(command, "_run", lambda *_: command._say("a table"))
+    arguments = cli._parser().parse_args(["bench", "--device", "cpu", "--out", str(tmp_path)])
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert command.bench(arguments) == 2
+    assert capsys.readouterr().err == "deu bench: standard output: No space left on device\n"
 
 
 @pytest.mark.gpu

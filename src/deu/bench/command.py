@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from .. import __version__, _launcher, _native
-from ..cli import cannot_write
+from ..cli import cannot_write, output_fails
 from ..experiments.environment import processor
 from . import chart as charts
 from . import layers, models
@@ -51,10 +51,18 @@ def bench(
             return _run(arguments, torch.device(device), writer, cases, forms)
     except BrokenPipeError:
         raise
+    except _OutputError as error:
+        output_fails()  # what is left of it is dropped
+        print(f"deu bench: standard output: {error}", file=sys.stderr)
+        return 2
     except OSError as error:
         return cannot_write("deu bench", out, error)
     finally:
         torch.set_num_threads(threads)
+
+
+class _OutputError(Exception):
+    """What is printed cannot be written, as on a full disk."""
 
 
 class _EndedError(KeyboardInterrupt):
@@ -187,7 +195,12 @@ def _write(out: Path, rows: list[Row], heading: list[str]) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, flush=True)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _OutputError(error.strerror) from error
 
 
 def _given(arguments: argparse.Namespace) -> list[str]:
