@@ -414,7 +414,7 @@ def test_rows_come_back_from_their_file(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_says_when_its_output_cannot_be_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "_run", lambda *_: command._say("a table"))
+    monkeypatch.setattr(command, "_run", lambda *_: cli.say("a table"))
     arguments = cli._parser().parse_args(["bench", "--device", "cpu", "--out", str(tmp_path)])
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stdout", full)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import re
 import subprocess
 import sys
@@ -72,6 +73,19 @@ def test_a_file_in_the_way_is_one_line(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err == f"deu.demo: cannot write to --out {taken}: it is not a folder\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_one_line(tmp_path, unbuffered):
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command = [sys.executable, "-m", "deu.demo", "--quick", "--out", str(tmp_path)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+        )
+    assert done.returncode == 2
+    assert done.stderr == "deu.demo: standard output: No space left on device\n"
 
 
 def test_interrupted_is_one_line(tmp_path, capsys, monkeypatch):

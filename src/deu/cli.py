@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+OUTPUT = "standard output"  # where an error's path would be
 _EXTRAS = ("matplotlib", "numpy", "pooch", "sklearn", "tqdm")  # what experiments may need
 
 
@@ -223,9 +225,38 @@ def until_stopped(name: str, command: Callable[[], int]) -> int:
     except OSError as error:
         if not output_fails():
             raise
-        print(f"{name}: standard output: {error.strerror}", file=sys.stderr)
+        print(f"{name}: {OUTPUT}: {error.strerror}", file=sys.stderr)
         return 2
     return code
+
+
+@contextmanager
+def named(path: Path | str) -> Iterator[None]:
+    """Let an error say at which path it was: that of a full disk does not.
+
+    Example:
+        >>> with named(Path("toy.pt")):
+        ...     raise OSError(28, "No space left on device")
+        Traceback (most recent call last):
+        OSError: [Errno 28] No space left on device: 'toy.pt'
+    """
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+def say(text: str) -> None:
+    """Print at once."""
+    with named(OUTPUT):
+        print(text, flush=True)
+
+
+def place_of(error: OSError) -> str | None:
+    """Where it happened, as far as that is known: a path, or ``OUTPUT``."""
+    where: str | None = OUTPUT if output_fails() and not error.filename else error.filename
+    return where
 
 
 def output_fails() -> bool:
@@ -244,7 +275,10 @@ def _drop_output() -> None:
 
 
 def cannot_write(name: str, out: Path, error: OSError) -> int:
-    """Say that a command's folder cannot be written to; its exit code."""
+    """Say that a command's folder cannot be written to, or its output; its exit code."""
+    if place_of(error) == OUTPUT:
+        print(f"{name}: {OUTPUT}: {error.strerror}", file=sys.stderr)
+        return 2
     reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
     print(f"{name}: cannot write to --out {out}: {reason}", file=sys.stderr)
     return 2

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from . import formula, subspaces
 from ._explain import _equation
-from .cli import cannot_write, until_stopped
+from .cli import cannot_write, say, until_stopped
 from .experiments import drawing
 from .experiments.drawing import BLUE, GREEN, GREY, RED
 from .modules import DEU
@@ -285,40 +285,36 @@ def draw_activations(sine: Sine, rings: Rings, path: Path, note: str) -> None:
 
 
 def _tell(title: str, layer: DEU, i: int) -> None:
-    _say(f"  {title} ({subspaces(layer)[i]})")
-    _say(f"    {_equation(layer, i)}")
-    _say(f"    {formula(layer, i)}")
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
+    say(f"  {title} ({subspaces(layer)[i]})")
+    say(f"    {_equation(layer, i)}")
+    say(f"    {formula(layer, i)}")
 
 
 def run(out: Path, seed: int, quick: bool) -> None:
     """Train, tell and draw."""
     torch.manual_seed(seed)
     note = " (quick run, not trained)" if quick else ""
-    _say(f"deu demo, seed {seed}" + (": QUICK RUN, a few steps only, nothing is learnt" * quick))
+    say(f"deu demo, seed {seed}" + (": QUICK RUN, a few steps only, nothing is learnt" * quick))
 
     sine = learn_sine(QUICK_STEPS if quick else SINE_STEPS)
-    _say("\nOne unit, started as ReLU, learns a sine from two periods")
-    _say(f"  rms error on the two periods {sine.error_inside:.4f}")
-    _say(f"  rms error on the next two    {sine.error_beyond:.4f}")
+    say("\nOne unit, started as ReLU, learns a sine from two periods")
+    say(f"  rms error on the two periods {sine.error_inside:.4f}")
+    say(f"  rms error on the next two    {sine.error_beyond:.4f}")
     _tell("at the start, within 0.01 of ReLU", sine.way[0][1], 0)
     _tell("learnt", sine.unit, 0)
 
     rings = learn_rings(QUICK_STEPS, 4) if quick else learn_rings()
-    _say("\nTwo units separate three nested noisy rings")
-    _say(
+    say("\nTwo units separate three nested noisy rings")
+    say(
         f"  {rings.starts} random starts trained side by side, {rings.good_starts} of them above "
         "95 % on the training points; kept: the one of least training loss"
     )
-    _say(f"  held-out points right: {100 * rings.accuracy:.1f} %")
+    say(f"  held-out points right: {100 * rings.accuracy:.1f} %")
     for i in range(2):
         _tell(f"unit {i + 1}", rings.units, i)
-    _say("  (formulas leave out the limits max_exponent and bound, which hold them finite)")
+    say("  (formulas leave out the limits max_exponent and bound, which hold them finite)")
 
-    _say("\nPictures")
+    say("\nPictures")
     pictures: list[tuple[str, Callable[[Path], None]]] = [
         ("sine.png", lambda path: draw_sine(sine, path, note)),
         ("circles.png", lambda path: draw_rings(rings, path, note)),
@@ -326,7 +322,7 @@ def run(out: Path, seed: int, quick: bool) -> None:
     ]
     for name, draw in pictures:
         draw(out / name)
-        _say(f"  {out / name}")
+        say(f"  {out / name}")
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:

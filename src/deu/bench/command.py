@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 
 from .. import __version__, _launcher, _native
-from ..cli import cannot_write, output_fails
+from ..cli import cannot_write, say
 from ..experiments.environment import processor
 from . import chart as charts
 from . import layers, models
@@ -51,18 +51,10 @@ def bench(
             return _run(arguments, torch.device(device), writer, cases, forms)
     except BrokenPipeError:
         raise
-    except _OutputError as error:
-        output_fails()  # what is left of it is dropped
-        print(f"deu bench: standard output: {error}", file=sys.stderr)
-        return 2
     except OSError as error:
         return cannot_write("deu bench", out, error)
     finally:
         torch.set_num_threads(threads)
-
-
-class _OutputError(Exception):
-    """What is printed cannot be written, as on a full disk."""
 
 
 class _EndedError(KeyboardInterrupt):
@@ -122,15 +114,15 @@ def _run(
         f"`{template.command}`",
     ]
     for line in (*heading, QUICK) if quick else heading:
-        _say(line)
+        say(line)
     rows: list[Row] = []
 
     def emit(new: list[Row]) -> None:
         rows.extend(new)
         writer.write(new)
         if new:
-            _say(f"\n{new[0].case}{', ' + new[0].work if new[0].kind == 'model' else ''}")
-            _say(case_table(new))
+            say(f"\n{new[0].case}{', ' + new[0].work if new[0].kind == 'model' else ''}")
+            say(case_table(new))
 
     if cases is None:
         cases = layer_cases(device.type, quick) if arguments.only != "models" else []
@@ -145,7 +137,7 @@ def _run(
             row = Row(kind, task.title, "", "", "", "", work, LEFT_OUT, quick=quick)
             rows.append(row)
             writer.write([row])
-            _say(f"\nleft out, for want of time: {title}")
+            say(f"\nleft out, for want of time: {title}")
             continue
         if sys.stderr.isatty():
             print(f"[{i + 1}/{len(tasks)}] {title}", file=sys.stderr)
@@ -176,31 +168,22 @@ def _write(out: Path, rows: list[Row], heading: list[str]) -> None:
     page = out / "bench.md"
     page.write_text(document(rows, heading), encoding="utf-8")
     if text := summary(rows):
-        _say(f"\n{text}")
-    _say(f"\n{out / 'bench.csv'}\n{page}")
+        say(f"\n{text}")
+    say(f"\n{out / 'bench.csv'}\n{page}")
     if not measured:
         return
     paths = [out / "bench.png", out / "bench.svg"]
     try:
         charts.draw(measured, paths)
     except ImportError:
-        _say(
+        say(
             "no chart: it needs matplotlib. With it (pip install deu[bench]), draw it from the "
             f"CSV: deu bench --chart {out / 'bench.csv'}"
         )
     except ValueError as error:
-        _say(f"no chart: {error}")
+        say(f"no chart: {error}")
     else:
-        _say("\n".join(str(path) for path in paths))
-
-
-def _say(text: str) -> None:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _OutputError(error.strerror) from error
+        say("\n".join(str(path) for path in paths))
 
 
 def _given(arguments: argparse.Namespace) -> list[str]:

@@ -7,11 +7,12 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from ..cli import named
 
 FORMAT = 1
 
@@ -102,23 +103,6 @@ class Result:
             False
         """
         return _finite([self.metrics, self.history])
-
-
-@contextmanager
-def named(path: Path | str) -> Iterator[None]:
-    """Let an error say at which path it was: that of a full disk does not.
-
-    Example:
-        >>> with named(Path("toy.pt")):
-        ...     raise OSError(28, "No space left on device")
-        Traceback (most recent call last):
-        OSError: [Errno 28] No space left on device: 'toy.pt'
-    """
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
 
 
 def result_path(folder: Path, cell: Cell) -> Path:

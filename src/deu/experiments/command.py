@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from ..cli import output_fails
+from ..cli import OUTPUT, named, place_of
 from . import engine, registry
-from .cells import Cell, ResultError, named, read_results, short
+from .cells import Cell, ResultError, read_results, short
 from .chapters import ReportError
 from .data import DataError, data_root
 from .experiment import Experiment, Options, Place
 from .parallel import rank
-from .progress import OUTPUT, Display
+from .progress import Display
 from .training import CheckpointError
 
 RESULTS, QUICK_RESULTS = Path("out/results"), Path("out/quick")
@@ -78,7 +78,7 @@ def _said(name: str, command: Callable[[], int]) -> int:
 
 def _reason(error: OSError) -> str:
     """What is wrong, and with what."""
-    where = OUTPUT if output_fails() and not error.filename else error.filename
+    where = place_of(error)
     return f"{where}: {error.strerror or error}" if where else f"{error.strerror or error}"
 
 

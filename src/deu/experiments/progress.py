@@ -9,12 +9,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .cells import Result, named
+from ..cli import OUTPUT, named
+from .cells import Result
 from .provenance import duration
 from .summaries import finite
 
 HEARTBEAT = 60.0  # seconds between lines of a cell that runs where there is no terminal
-OUTPUT = "standard output"  # where an error's path would be
 _FEW = 3  # metrics that a line has room for
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ..bench.table import markdown_table
+from ..cli import named
 from . import registry
-from .cells import Result, named
+from .cells import Result
 from .chapters import QUICK, READING, TITLE, Chapter, Drawn, Part, ReportError, chapters
 from .experiment import Text
 from .page import page

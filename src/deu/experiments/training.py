@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from .._groups import param_groups
-from .cells import named
+from ..cli import named
 from .parallel import UnitLimits, mean, parallel, part, rank
 
 Metrics = dict[str, list[float]]
