@@ -1,4 +1,4 @@
-"""The Triton kernels for GPUs: how the tensors of a call lie, and its launches.
+"""The Triton kernels for GPUs: plans of calls, and their launches.
 
 Triton ships with PyTorch where there is a GPU; it is imported with the first tensor that asks for
 it.  One plan is made for a shape, its strides and the settings, and keeps the compiled kernels, so
@@ -14,15 +14,17 @@ import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import _launcher
-from ._layout import DTYPES, Strides, common_layout, in_order_of, plain, uniform
+from ._layout import DTYPES, in_order_of, plain, uniform
 from ._settings import Settings
+from ._triton_cut import Layout, Tiling, cut, lie, tiling_of
 
+_CACHE = 2**26  # bytes: more than a chip keeps
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 
 # How many numbers backward leaves its last step of each neuron and share of the positions, and how
@@ -59,55 +61,6 @@ def handles(t: Tensor, coefficients: tuple[Tensor, ...]) -> bool:
     if not AVAILABLE and t.device.type in _DEVICES:
         _warn_once()
     return fits(t, coefficients)
-
-
-class Tiling(NamedTuple):
-    """How a call is cut into programs; found by measuring, see ``docs/speed.md``."""
-
-    warps: int
-    elements: int  # of a tile, a thread
-    programs: int  # at most about so many a multiprocessor
-    registers: int  # at most so many a thread
-    stages: int  # tiles on their way at once; backward, and 1 in forward: in registers
-    together: int = 16  # channels along memory: at most so many neighbours are one thread's
-
-
-_LARGE = 2**24  # elements
-_CACHE = 2**26  # bytes
-
-
-def _tiling(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Tiling:
-    """How a tensor is cut, with its channels along memory (``lanes``) or not.
-
-    There are as many programs as run at once, since each begins slowly.  In a large tensor with one
-    channel to a program there are more, because some take far longer than others: those in
-    float64, of which the paper's solution has more.
-    """
-    size, large = t.element_size(), t.numel() >= _LARGE
-    continuous = settings.solution == "continuous"
-    if lanes and not backward:
-        return Tiling(4, 16, 4, 128, 3) if size == 2 and large else Tiling(4, 8, 4, 128, 4)
-    if lanes and size == 8:
-        return Tiling(4, 4, 3, 168, 2)
-    if lanes and size == 2 and continuous:
-        return Tiling(4, 4, 4, 128, 2)
-    if lanes:
-        # A thread with two channels instead of four keeps their constants in its registers.  Each
-        # program leaves sums, and of the paper's solution in training more than twice as many.
-        warps = 4 if not large else 2 if continuous else 8
-        return Tiling(warps, 4, 16 // warps, 128, 2, together=2)
-    if not large:
-        return Tiling(4, 4, 4, 128, 2) if backward else Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
-    if backward and size == 2 and continuous:
-        return Tiling(2, 4, 16, 128, 2)
-    if backward:
-        return Tiling(4, 4, 12 if continuous else 16, 128, 2)
-    if size == 2 and continuous:
-        return Tiling(2, 16, 16, 96, 5)
-    return Tiling(4, 16, 8, 128, 5 if size == 2 else 1)
-
-
-_WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
 
 
 @functools.cache
@@ -173,41 +126,6 @@ class _BackwardPlan:
     left: bool = False
 
 
-class _Layout(NamedTuple):
-    sizes: tuple[int, int, int]
-    strides: list[Strides]  # of each tensor
-    lanes: bool
-    flat: bool
-    wide: bool
-    width: int  # neighbours in memory that may be loaded at once
-
-
-def _lie(
-    out: Tensor, sources: tuple[Tensor, ...], channels: int, dim: int
-) -> tuple[_Layout, list[bool]] | None:
-    """How all tensors of a call lie, and which sources must be copied into out's order first."""
-    found = common_layout(out, sources, channels, dim)
-    if found is None:
-        return None
-    sizes, strides, copies = found
-    outer, _, inner = sizes
-    lanes = channels > 1 and all(s[1] == 1 for s in strides) and not all(s[2] == 1 for s in strides)
-    flat = outer == 1 or all(s[0] == inner * s[2] for s in strides)
-    width = 1
-    if not lanes and all(s[2] == 1 for s in strides):
-        width = 16 // out.element_size()
-        together = outer * inner if flat else inner
-        while width > 1 and (
-            together % width
-            or any(s[1] % width for s in strides)
-            or (not flat and any(s[0] % width for s in strides))
-        ):
-            width //= 2
-    reach = max(sum((n - 1) * abs(step) for n, step in zip(sizes, s, strict=True)) for s in strides)
-    wide = reach + 65536 >= 2**31 or outer * channels * inner + 65536 >= 2**31
-    return _Layout(sizes, strides, lanes, flat, wide, width), copies
-
-
 def _options(warps: int, registers: int | None = None, overlap: bool = False) -> dict[str, Any]:
     options: dict[str, Any] = {"num_warps": warps, "enable_fp_fusion": True}
     if overlap:
@@ -217,29 +135,8 @@ def _options(warps: int, registers: int | None = None, overlap: bool = False) ->
     return options
 
 
-def _cut(lies: _Layout, tiling: Tiling, processors: int) -> tuple[int, int, int, int, int]:
-    """The tile's height and width, the positions of a share, the shares, the programs."""
-    outer, channels, inner = lies.sizes
-    positions = outer * inner
-    size = 32 * tiling.warps * tiling.elements
-    if lies.lanes:
-        width = min(64, 1 << (channels - 1).bit_length())
-        height = max(1, size // width)
-        step, blocks = height, -(-channels // width)
-    else:
-        width = lies.width
-        height = max(1, size // width)
-        step, blocks = height * width, channels
-    wanted = max(1, processors * tiling.programs // blocks)
-    worth = max(1, _WORTH_A_PROGRAM // (width if lies.lanes else 1))
-    share = max(-(-positions // wanted), worth)
-    share = -(-share // step) * step
-    shares = -(-positions // share)
-    return height, width, share, shares, shares * blocks
-
-
 def _how(
-    t: Tensor, settings: Settings, lies: _Layout, height: int, width: int, tiling: Tiling
+    t: Tensor, settings: Settings, lies: Layout, height: int, width: int, tiling: Tiling
 ) -> Any:
     from ._triton_elements import DOUBLE, HALF, SINGLE, How
 
@@ -291,12 +188,12 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: boo
 
     if t.device.type == "cuda":
         _launcher.begin()
-    found = _lie(y, (t,), a.shape[0], settings.dim)
+    found = lie(y, (t,), a.shape[0], settings.dim)
     if found is None:
         return None
     lies, (copy,) = found
-    tiling = _tiling(t, settings, lies.lanes, False)
-    height, width, share, _, programs = _cut(lies, tiling, _processors(t.device))
+    tiling = tiling_of(t, settings, lies.lanes, False)
+    height, width, share, _, programs = cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
     # Values are the same in training: one kernel serves both.
@@ -312,19 +209,19 @@ def _plan_backward(
     from ._triton_finish import finish
     from ._triton_kernels import backward as kernel
 
-    found = _lie(out, (t, grad), a.shape[0], settings.dim)
+    found = lie(out, (t, grad), a.shape[0], settings.dim)
     if found is None:
         return None
     lies, (copy_t, copy_grad) = found
-    tiling = _tiling(t, settings, lies.lanes, True)
-    height, width, share, shares, programs = _cut(lies, tiling, _processors(t.device))
+    tiling = tiling_of(t, settings, lies.lanes, True)
+    height, width, share, shares, programs = cut(lies, tiling, _processors(t.device))
     outer, channels, inner = lies.sizes
     strides = (step for s in lies.strides for step in s)
     how = _how(t, settings, lies, height, width, tiling)
     fixed = (channels, outer * inner, share, inner, *strides, how, _alone(how))
     finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=1)
     rows = min(512, 1 << (shares - 1).bit_length())
-    warps = max(1, rows // (64 if shares <= rows else 32))
+    warps = max(1, rows // (64 if shares <= rows else 32))  # more where it goes several rounds
     return _BackwardPlan(
         _Launch(kernel, programs, _options(tiling.warps, tiling.registers), *fixed),
         _Launch(
