@@ -126,10 +126,18 @@ def inputs(name: str, dtype: torch.dtype) -> tuple[Tensor, list[Tensor], int]:
     return t, every_subspace(UNITS, wide), dim
 
 
-@pytest.mark.parametrize("solution", ["paper", "continuous"])
+@pytest.mark.parametrize(
+    ("solution", "dtype"),
+    [
+        ("paper", torch.float32),
+        ("continuous", torch.float32),
+        ("continuous", torch.bfloat16),  # whose tiles are taken in halves
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout(layout: str, solution: str) -> None:
-    t, coefficients, dim = inputs(layout, torch.float32)
+def test_every_layout(layout: str, solution: str, dtype: torch.dtype) -> None:
+    t, coefficients, dim = inputs(layout, dtype)
     compare(t, coefficients, dim=dim, solution=solution)
 
 

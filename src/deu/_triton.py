@@ -158,6 +158,7 @@ def _how(
         WIDTH=width,
         TOGETHER=tiling.together,
         STAGES=tiling.stages,
+        HALVES=tiling.elements >= 8,
         STREAM=lies.lanes and t.numel() * t.element_size() >= _CACHE,
         PTX=_has_ptx(t.device),
         KEEP=False,
@@ -165,9 +166,15 @@ def _how(
     )
 
 
-def _alone(how: Any) -> Any:
-    """One channel, a quarter of a tile at a time: for float64, and there is less to compile."""
-    return how._replace(LANES=False, HEIGHT=max(1, how.HEIGHT * how.WIDTH // 4), WIDTH=1)
+def _alone(how: Any, size: int) -> Any:
+    """One channel, part of a tile at a time: for float64, and there is less to compile.
+
+    Neighbours that are narrower than four bytes are taken by twos: less is not loaded ahead.
+    """
+    width = 2 if size == 2 and not how.LANES and how.WIDTH > 1 else 1
+    parts = 8 if how.LANES and how.HALVES else 4
+    height = max(1, how.HEIGHT * how.WIDTH // parts // width)
+    return how._replace(LANES=False, HEIGHT=height, WIDTH=width, HALVES=False)
 
 
 _plans: dict[tuple, Any] = {}
@@ -200,7 +207,9 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: boo
     how = _how(t, settings, lies, height, width, tiling)
     how = how._replace(PULL=False, OVERLAP=False, KEEP=keep)
     options = _options(tiling.warps, tiling.registers)
-    return _Plan(_Launch(kernel, programs, options, *fixed, how, _alone(how)), copy)
+    return _Plan(
+        _Launch(kernel, programs, options, *fixed, how, _alone(how, t.element_size())), copy
+    )
 
 
 def _plan_backward(
@@ -218,7 +227,7 @@ def _plan_backward(
     outer, channels, inner = lies.sizes
     strides = (step for s in lies.strides for step in s)
     how = _how(t, settings, lies, height, width, tiling)
-    fixed = (channels, outer * inner, share, inner, *strides, how, _alone(how))
+    fixed = (channels, outer * inner, share, inner, *strides, how, _alone(how, t.element_size()))
     finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=1)
     rows = min(512, 1 << (shares - 1).bit_length())
     warps = max(1, rows // (64 if shares <= rows else 32))  # more where it goes several rounds

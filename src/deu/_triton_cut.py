@@ -14,10 +14,10 @@ class Tiling(NamedTuple):
     """How a call is cut into programs; found by measuring, see ``docs/speed.md``."""
 
     warps: int
-    elements: int  # of a tile, a thread
+    elements: int  # of a tile, a thread; backward takes 8 and more in two halves
     programs: int  # at most about so many a multiprocessor
     registers: int  # at most so many a thread
-    stages: int  # tiles on their way at once; backward, and 1 in forward: in registers
+    stages: int  # tiles on their way at once
     together: int = 16  # channels along memory: at most so many neighbours are one thread's
 
 
@@ -32,27 +32,35 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
     float64, of which the paper's solution has more.
     """
     size, large = t.element_size(), t.numel() >= _LARGE
-    continuous = settings.solution == "continuous"
-    if lanes and not backward:
-        return Tiling(4, 16, 4, 128, 3) if size == 2 and large else Tiling(4, 8, 4, 128, 4)
+    short = size == 2 and settings.solution == "continuous"
+    if not backward:
+        return _forward(size, large, lanes, short)
     if lanes and size == 8:
         return Tiling(4, 4, 3, 168, 2)
-    if lanes and size == 2 and continuous:
-        return Tiling(4, 4, 4, 128, 2)
+    if lanes and short:
+        return Tiling(4, 8, 3, 168, 4, together=8)
     if lanes:
         # A thread with two channels instead of four keeps their constants in its registers.  Each
         # program leaves sums, and of the paper's solution in training more than twice as many.
-        warps = 4 if not large else 2 if continuous else 8
-        return Tiling(warps, 4, 16 // warps, 128, 2, together=2)
+        warps = 4 if not large else 2 if settings.solution == "continuous" else 8
+        return Tiling(warps, 4, 16 // warps, 128, 4, together=2)
+    if short:
+        return Tiling(2, 8, 16, 128, 5) if large else Tiling(2, 8, 8, 128, 4)
     if not large:
-        return Tiling(4, 4, 4, 128, 2) if backward else Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
-    if backward and size == 2 and continuous:
-        return Tiling(2, 4, 16, 128, 2)
-    if backward:
-        return Tiling(4, 4, 12 if continuous else 16, 128, 2)
-    if size == 2 and continuous:
+        return Tiling(4, 4, 4, 128, 4)
+    if settings.solution == "continuous":
+        return Tiling(4, 4, 15, 96, 4)
+    return Tiling(4, 4, 16, 128, 4)
+
+
+def _forward(size: int, large: bool, lanes: bool, short: bool) -> Tiling:
+    if lanes:
+        return Tiling(4, 16, 4, 128, 3) if size == 2 and large else Tiling(4, 8, 4, 128, 4)
+    if not large:
+        return Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
+    if short:
         return Tiling(2, 16, 16, 96, 5)
-    return Tiling(4, 16, 8, 128, 5 if size == 2 else 1)
+    return Tiling(4, 16, 8, 128, 5) if size == 2 else Tiling(4, 8, 8, 128, 4)
 
 
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time

@@ -46,6 +46,7 @@ class How(NamedTuple):
     WIDTH: int  # of a tile: channels, or positions that are neighbours in memory
     TOGETHER: int  # channels lie along memory: at most so many neighbours are one thread's
     STAGES: int  # how many tiles are on their way at once
+    HALVES: bool  # whether a tile's elements are taken in two halves, which share their sums
     STREAM: bool  # what is written does not fit into a cache
     PTX: bool  # whether the chip understands NVIDIA's instructions
     KEEP: bool  # forward: whether normal forms are kept for backward
@@ -129,6 +130,45 @@ def fast_inverse(x, PTX: tl.constexpr):
     else:
         r = 1.0 / x
     return r
+
+
+@triton.jit
+def widened(x, TYPE: tl.constexpr, PTX: tl.constexpr):
+    # x in float32 or float64.  Two of bfloat16 are one register, and an instruction each.
+    if PTX and x.dtype == tl.bfloat16 and TYPE == tl.float32:
+        wide = tl.inline_asm_elementwise(
+            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [x],
+            tl.float32, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:
+        wide = x.to(TYPE)
+    return wide
+
+
+@triton.jit
+def one_if_positive(x, PTX: tl.constexpr):
+    # 1 where x > 0, else 0, by a multiplication.
+    if PTX:
+        one = tl.inline_asm_elementwise(
+            "mul.sat.ftz.f32 $0, $1, 0f7F000000;", "=f,f", [x], tl.float32, is_pure=True, pack=1
+        )
+    else:
+        one = tl.where(x > 0, 1.0, 0.0)
+    return one
+
+
+@triton.jit
+def one_if_at_most(x, CAP: tl.constexpr, PTX: tl.constexpr):
+    # 1 where x is not above CAP, else 0, likewise: 2^60 times what CAP is above it by, and an ulp.
+    if PTX:
+        SCALED: tl.constexpr = CAP * 1.00000011920928955 * 1152921504606846976.0
+        one = tl.inline_asm_elementwise(
+            "fma.rn.sat.ftz.f32 $0, $1, 0fDD800000, $2;", "=f,f,f",
+            [x, tl.full((), SCALED, tl.float32)], tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
+    else:
+        one = tl.where(x > CAP, 0.0, 1.0)
+    return one
 
 
 @triton.jit

@@ -19,6 +19,7 @@ from ._triton_elements import (
     MIXED,
     OSCILLATING,
     REAL,
+    SHORT,
     SINGLE,
     as_needed,
     at_least,
@@ -27,6 +28,8 @@ from ._triton_elements import (
     fast_exp2,
     fast_sine_cosine,
     inverse_unless_tiny,
+    one_if_at_most,
+    one_if_positive,
     sine_cosine,
     smooth_step,
 )
@@ -37,8 +40,12 @@ Fast = namedtuple(
     "Fast",
     [
         *("real", "p", "q", "over_p", "over_q", "A", "B", "Af", "Bf"),
-        *("p2", "q2", "mean2", "turn2", "cap2", "inner_cap2"),  # exponents to base 2
-        *("mean", "turn"),  # of roots: their mean and half their distance; else p and q
+        *("p2", "q2", "mean2", "turn2"),  # exponents to base 2
+        *(
+            "mean",
+            "turn",
+            "over_mean",
+        ),  # of roots: their mean and half their distance; else p and q
         *("hi", "lo"),  # the angle in half turns, in two parts; HALF: hi in radians
         *("At", "Bt"),  # for t > 0: A + Af and B + Bf, of roots A - D/p (but for SINGLE) and B
         *("D", "K"),  # for t > 0: D·(M(q) - M(p)) of roots; what it adds to At and Bt: D·M(q) + K
@@ -47,7 +54,6 @@ Fast = namedtuple(
 )
 
 FAST_ROOT = tl.constexpr(1.0)
-LN2 = tl.constexpr(0.69314718055994531)
 
 
 @triton.jit
@@ -55,7 +61,6 @@ def fast_unit(
     kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr
 ):
     TYPE: tl.constexpr = tl.float32
-    LIMIT: tl.constexpr = HOW.MAX_EXPONENT if HOW.MAX_EXPONENT < 40.0 else 40.0
     p, q, A, B, Af, Bf = as_needed(p, q, A, B, Af, Bf, MODE, GRADIENTS)
     real = kind == REAL
     D = tl.where(real, Bf, 0.0)
@@ -74,8 +79,6 @@ def fast_unit(
         angle = angle * 0.31830988618379067
     hi = angle.to(TYPE)
     lo = (angle - hi.to(angle.dtype)).to(TYPE)
-    # Twice the mean's cap is that of roots, and no oscillation comes up to it.
-    CAP: tl.constexpr = (2.0 if HOW.CONTINUOUS else 1.0) * LIMIT * LOG2E
     return Fast(
         real,
         p1.to(TYPE),
@@ -90,10 +93,9 @@ def fast_unit(
         (tl.where(real, q, p) * LOG2E).to(TYPE),
         (mean * LOG2E).to(TYPE),
         (turn * LOG2E).to(TYPE),
-        tl.full((), CAP, TYPE),
-        tl.full((), LIMIT * LOG2E, TYPE),
         mean.to(TYPE),
         turn.to(TYPE),
+        inverse_unless_tiny(mean, 1e-15).to(TYPE),
         hi,
         lo,
         (A - closed).to(TYPE),
@@ -121,35 +123,99 @@ def _by_mean(KIND, MODE, HOW):
     return KIND == REAL and HOW.CONTINUOUS and MODE == HALF
 
 
+@triton.constexpr_function
+def _by_factors(KIND, MODE, HOW):
+    # Whether a condition is a factor of 0 or 1.  A chip compares and chooses at half the rate at
+    # which it multiplies, and two roots have much to choose.  It takes more registers.
+    if not HOW.PTX or KIND == OSCILLATING:
+        return False
+    return MODE == HALF or (MODE == SHORT and not HOW.LANES)
+
+
+@triton.constexpr_function
+def _cap2(HOW):
+    # Of the mean's exponent, to base 2.
+    return min(HOW.MAX_EXPONENT, 40.0) * LOG2E.value
+
+
+@triton.constexpr_function
+def _roots_cap2(HOW):
+    # Twice the mean's cap is that of roots, and no oscillation comes up to it.
+    return (2.0 if HOW.CONTINUOUS else 1.0) * min(HOW.MAX_EXPONENT, 40.0) * LOG2E.value
+
+
+@triton.jit
+def _is_positive(x, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    if _by_factors(KIND, MODE, HOW):
+        condition = one_if_positive(x, HOW.PTX)
+    else:
+        condition = x > 0
+    return condition
+
+
+@triton.jit
+def _is_at_most(x, CAP: tl.constexpr, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    if _by_factors(KIND, MODE, HOW):
+        condition = one_if_at_most(x, CAP, HOW.PTX)
+    else:
+        condition = x <= CAP
+    return condition
+
+
+@triton.jit
+def _if(condition, x):
+    if condition.dtype == tl.float32:
+        chosen = condition * x
+    else:
+        chosen = tl.where(condition, x, 0.0)
+    return chosen
+
+
+@triton.jit
+def _either(condition, x, y, MODE: tl.constexpr):
+    if condition.dtype != tl.float32:
+        chosen = tl.where(condition, x, y)
+    elif MODE == HALF:
+        chosen = condition * (x - y) + y
+    else:  # no digit is lost
+        chosen = condition * x + (y - condition * y)
+    return chosen
+
+
 @triton.jit
 def _exponentials(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     # The exponents to base 2, e1 and e2, and both less 1; whether the exponents are below their
-    # caps, and whether their mean is at its.
+    # caps, and whether their mean is.
+    CAP: tl.constexpr = _cap2(HOW)
+    ROOTS_CAP: tl.constexpr = _roots_cap2(HOW)
     raw1 = unit.p2 * x
-    free1, free2, held = x == x, x == x, x != x
+    free1, free2 = x == x, x == x
     if _by_mean(KIND, MODE, HOW):
         middle = unit.mean2 * x
-        held = middle > unit.inner_cap2
-        middle = at_most(middle, unit.inner_cap2, HALF)
+        moving = _is_at_most(middle, CAP, KIND, MODE, HOW)
+        middle = at_most(middle, CAP, HALF)
         raw1, raw2 = middle - unit.turn2 * x, middle + unit.turn2 * x
     elif HOW.CONTINUOUS:
-        over = at_least(unit.mean2 * x - unit.inner_cap2, 0.0, HALF)
-        held = over > 0
+        over = at_least(unit.mean2 * x - CAP, 0.0, HALF)
+        if _by_factors(KIND, MODE, HOW):
+            moving = _is_at_most(unit.mean2 * x, CAP, KIND, MODE, HOW)
+        else:
+            moving = over <= 0
         raw1 = raw1 - over
         raw2 = unit.q2 * x - over
     else:
         raw2 = unit.q2 * x
-        held = raw1 > unit.cap2
+        moving = _is_at_most(raw1, ROOTS_CAP, KIND, MODE, HOW)
     if KIND != OSCILLATING or not HOW.CONTINUOUS:
-        cap2 = unit.cap2
-        free1, free2 = raw1 <= cap2, raw2 <= cap2
-        e1, less1 = _exponential(at_most(raw1, cap2, HALF), MODE, HOW)
+        free1 = _is_at_most(raw1, ROOTS_CAP, KIND, MODE, HOW)
+        free2 = _is_at_most(raw2, ROOTS_CAP, KIND, MODE, HOW)
+        e1, less1 = _exponential(at_most(raw1, ROOTS_CAP, HALF), MODE, HOW)
     else:
         e1, less1 = _exponential(raw1, MODE, HOW)
     e2, less2 = e1, less1
     if KIND != OSCILLATING:
-        e2, less2 = _exponential(at_most(raw2, cap2, HALF), MODE, HOW)
-    return raw1, raw2, e1, e2, less1, less2, free1, free2, held
+        e2, less2 = _exponential(at_most(raw2, ROOTS_CAP, HALF), MODE, HOW)
+    return raw1, raw2, e1, e2, less1, less2, free1, free2, moving
 
 
 @triton.jit
@@ -184,17 +250,24 @@ def _response(x, raw, over_r, e, less_one, MODE: tl.constexpr):
     return tl.where(near, s * x, _closed(e, less_one, over_r, MODE))
 
 
+@triton.constexpr_function
+def _near(MODE):
+    # Up to which exponent, to base 2, the derivative of M is a polynomial.
+    return (0.2 if MODE == HALF else 1.0) * LOG2E.value
+
+
 @triton.jit
-def _response_slope(x, raw, over_r, e, less_one, free, MODE: tl.constexpr):
+def _response_slope(x, raw, over_r, e, less_one, free, MODE: tl.constexpr, HOW: tl.constexpr):
     # The derivative of M by r, x²·Σ (k+1)/(k+2)!·(rx)^k where rx is small; and x·e^(rx), or 0 where
     # its exponent is not free but held.
+    near = tl.abs(raw) < _near(MODE)
+    if _near(MODE) > _roots_cap2(HOW):
+        near = near & (raw <= _roots_cap2(HOW))
     if MODE == HALF:
-        near = tl.abs(raw) < 0.25 * LOG2E
-        s = 0.011089805513620377 * raw + 0.06026487797498703
-        s = s * raw + 0.23105214536190033
-        s = s * raw + 0.4999966323375702
+        s = 0.011093775741755962 * raw + 0.06018996983766556
+        s = s * raw + 0.23105032742023468
+        s = s * raw + 0.49999862909317017
     else:
-        near = tl.abs(raw) < LOG2E
         if MODE == SINGLE:
             s = 1.6794274415588006e-06 * raw + 1.9797809727606364e-05
             s = s * raw + 0.00019062389037571847
@@ -210,15 +283,19 @@ def _response_slope(x, raw, over_r, e, less_one, free, MODE: tl.constexpr):
             s = s * raw + 0.06005515530705452
             s = s * raw + 0.2310505360364914
             s = s * raw + 0.5000001788139343
-    along = x * tl.where(free, e, 0.0)
-    closed = (along - _closed(e, less_one, over_r, MODE)) * over_r
-    return tl.where(near & free, s * x * x, closed), along
+    along = x * _if(free, e)
+    if MODE == HALF and HOW.CONTINUOUS:
+        over_r2 = over_r * over_r
+        closed = over_r * along + (over_r2 - over_r2 * e)
+    else:
+        closed = (along - _closed(e, less_one, over_r, MODE)) * over_r
+    return tl.where(near, s * x * x, closed), along
 
 
 @triton.jit
-def _responses(x, raw, r, over_r, e, less_one, free, MODE: tl.constexpr):
+def _responses(x, raw, r, over_r, e, less_one, free, MODE: tl.constexpr, HOW: tl.constexpr):
     # M, which is x·e^(rx) less r times its derivative, and this.
-    slope, along = _response_slope(x, raw, over_r, e, less_one, free, MODE)
+    slope, along = _response_slope(x, raw, over_r, e, less_one, free, MODE, HOW)
     grown = along - r * slope
     if MODE == SINGLE:
         grown = tl.where(tl.abs(raw) < LOG2E, grown, less_one * over_r)
@@ -235,9 +312,9 @@ def _basis(x, e1, e2, positive, unit, KIND: tl.constexpr, MODE: tl.constexpr, HO
         if KIND == MIXED:
             sine = tl.where(unit.real, 1.0, sine)
         h1, h2 = e1 * cosine, e2 * sine
-        B = tl.where(positive, unit.Bt, B)
+        B = _either(positive, unit.Bt, B, MODE)
     if MODE != SINGLE:
-        A = tl.where(positive, unit.At, A)
+        A = _either(positive, unit.At, A, MODE)
     return h1, h2, A, B
 
 
@@ -245,18 +322,18 @@ def _basis(x, e1, e2, positive, unit, KIND: tl.constexpr, MODE: tl.constexpr, HO
 def fast_value(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     # y(x), not yet bounded.
     raw1, raw2, e1, e2, less1, less2, _, _, _ = _exponentials(x, unit, KIND, MODE, HOW)
-    positive = x > 0
+    positive = _is_positive(x, KIND, MODE, HOW)
     h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
     y = A * h1 + B * h2
     if KIND == OSCILLATING:
-        y += tl.where(positive, unit.K, 0.0)
+        y += _if(positive, unit.K)
     else:
         apart = _response(x, raw2, unit.over_q, e2, less2, MODE)
         if MODE == SINGLE:
             apart -= _response(x, raw1, unit.over_p, e1, less1, MODE)
-            y += tl.where(positive, unit.D, 0.0) * apart
+            y += _if(positive, unit.D) * apart
         else:
-            y += tl.where(positive, unit.D * apart + unit.K, 0.0)
+            y += _if(positive, unit.D * apart + unit.K)
     return y
 
 
@@ -264,16 +341,17 @@ def fast_value(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexp
 def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     # g·dy/dx, and what the element adds to eight sums, see gathered: of the mean and the turn, or
     # of p and q, with At and Bt; of A, B; and for t > 0.
-    raw1, raw2, e1, e2, less1, less2, free1, free2, held = _exponentials(x, unit, KIND, MODE, HOW)
-    positive = x > 0
+    raw1, raw2, e1, e2, less1, less2, free1, free2, moving = _exponentials(x, unit, KIND, MODE, HOW)
+    positive = _is_positive(x, KIND, MODE, HOW)
     gx = g * x
-    gp = tl.where(positive, g, 0.0)
+    gp = _if(positive, g)
     h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
     live1, live2 = h1, h2
     if KIND != OSCILLATING:
-        live1, live2 = tl.where(free1, h1, 0.0), tl.where(free2, h2, 0.0)
-    if _by_mean(KIND, MODE, HOW):  # for exponents to base 2; gathered knows
-        A, B = tl.where(positive, unit.At * LN2, unit.A * LN2), unit.B * LN2
+        live1, live2 = _if(free1, h1), _if(free2, h2)
+    if _by_mean(KIND, MODE, HOW):  # times the mean; gathered knows
+        A = _either(positive, unit.At * unit.mean, unit.A * unit.mean, MODE)
+        B = unit.B * unit.mean
     first, second = A * live1, B * live2
     if KIND == REAL and not HOW.CONTINUOUS:
         slope = unit.p * first + unit.q * second
@@ -281,10 +359,10 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
     elif KIND == REAL and MODE == SINGLE:
         # Of p and q instead: half a difference would have the rounding errors of the slow root's.
         apart = 0.5 * (first - second)
-        by_mean, by_turn = tl.where(held, apart, first), tl.where(held, -apart, second)
+        by_mean, by_turn = tl.where(moving, first, apart), tl.where(moving, second, -apart)
         slope = unit.p * by_mean + unit.q * by_turn
     else:
-        by_mean = tl.where(held, 0.0, first + second)
+        by_mean = _if(moving, first + second)
         if KIND == REAL:
             by_turn = second - first
         elif KIND == OSCILLATING:
@@ -292,21 +370,21 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
         else:
             by_turn = B * tl.where(unit.real, h2, h1) - A * tl.where(unit.real, live1, h2)
         if _by_mean(KIND, MODE, HOW):
-            slope = unit.mean2 * by_mean + unit.turn2 * by_turn
+            slope = by_mean + (unit.turn * unit.over_mean) * by_turn
         else:
             slope = unit.mean * by_mean + unit.turn * by_turn
     from_f, from_g = h1 - 1.0, h2
     to_first, to_second = x * 0.0, x * 0.0
     if KIND != OSCILLATING:
-        D = tl.where(positive, unit.D, 0.0)
+        D = _if(positive, unit.D)
         if MODE == SINGLE:
             slope += D * (live2 - live1)
-            M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, less1, free1, MODE)
-            M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, less2, free2, MODE)
+            M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, less1, free1, MODE, HOW)
+            M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, less2, free2, MODE, HOW)
             from_f, from_g = M2 - M1, x * 0.0
         else:
             slope += D * live2
-            to_second, along = _response_slope(x, raw2, unit.over_q, e2, less2, free2, MODE)
+            to_second, along = _response_slope(x, raw2, unit.over_q, e2, less2, free2, MODE, HOW)
             from_g = along if KIND == REAL else tl.where(unit.real, along, h2)
     if not HOW.CONTINUOUS:
         _, bump = smooth_step(x, MODE, HOW)
@@ -331,8 +409,9 @@ def gathered(
     if KIND != OSCILLATING:
         lower, upper = s0, s1
         if HOW.CONTINUOUS and MODE != SINGLE:
-            HALVED: tl.constexpr = 0.5 * LOG2E if _by_mean(KIND, MODE, HOW) else 0.5
-            lower, upper = HALVED * (s0 - s1), HALVED * (s0 + s1)
+            if _by_mean(KIND, MODE, HOW):
+                s0, s1 = s0 * unit.over_mean, s1 * unit.over_mean
+            lower, upper = 0.5 * (s0 - s1), 0.5 * (s0 + s1)
         # For t > 0 s7 is of g·∂M(q)/∂q.  SINGLE: s6 of g·∂M(p)/∂p, s4 of g·(M(q) - M(p)).  Else s4
         # is of g·p·M(p), s5 of g·t·e^(qt) = g·(M(q) + q·∂M(q)/∂q); A - D/p has the rest of p's.
         apart = s4

@@ -40,7 +40,8 @@ _NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexp
 _REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(12.0)
 _GROWTH = tl.constexpr(0.25)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
-_FAST_SHIFT = tl.constexpr(48.0)  # of a root by a, times what its sum has of the other root's
+# Of a root by a, times what its sum has of the other root's.
+_FAST_SHIFT, _HALF_SHIFT = tl.constexpr(48.0), tl.constexpr(600.0)
 NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
 # stands in for the entire functions at a seam.
@@ -145,6 +146,11 @@ def _tier(
             fast = fast & ((p <= 0) | (wave == 0))
         else:  # the bump multiplies the response near t = 0
             fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
+        own = tl.maximum(tl.abs(A), tl.abs(B))
+        if CONTINUOUS and (GRADIENTS or HOW.MODE != HALF):
+            shift = tl.maximum(p * p, q * q) * tl.abs(Bf) * own
+            few = shift <= (_HALF_SHIFT if HOW.MODE == HALF else _FAST_SHIFT)
+            fast = fast & (few | (real == 0))
         if HOW.MODE == HALF:
             trusted = trusted & (steepest <= tl.where(real, _HALF_REAL_STEEP, _HALF_STEEP))
             fast = fast & (ahead <= _HALF_AHEAD)
@@ -155,11 +161,7 @@ def _tier(
             trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
             fast = fast & (ahead <= _FAST_AHEAD)
             fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) <= _FAST_DECAY) | (rooted == 0))
-            own = tl.maximum(tl.abs(A), tl.abs(B))
             fast = fast & (own <= _FAST_NUMBER)
-            if CONTINUOUS:
-                shift = tl.maximum(p * p, q * q) * tl.abs(Bf) * own
-                fast = fast & ((shift <= _FAST_SHIFT) | (real == 0))
             mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
     return mode
 

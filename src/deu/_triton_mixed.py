@@ -145,8 +145,8 @@ def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     gx = g * x
     gp = tl.where(positive, g, 0.0)
     live1, live2 = tl.where(free1, h1, 0.0), tl.where(free2, h2, 0.0)
-    M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, e1, free1, MODE)
-    M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, e2, free2, MODE)
+    M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, e1, free1, MODE, HOW)
+    M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, e2, free2, MODE, HOW)
     d1, d2 = _differences(x, unit, h2, M1, M2, cosine, less)
     A, B = tl.where(positive, unit.At, unit.A), tl.where(positive, unit.Bt, unit.B)
     first, second = A * live1, B * live2
@@ -169,8 +169,8 @@ def mixed_neighbour_sums(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     h1, h2, raw1, raw2, e1, e2, free1, free2, cosine, less = _basis(x, unit, MODE, HOW)
     gp = tl.where(x > 0, g, 0.0)
     gx, gpx = g * x, gp * x
-    M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, e1, free1, MODE)
-    M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, e2, free2, MODE)
+    M1, to_first = _responses(x, raw1, unit.p, unit.over_p, e1, e1, free1, MODE, HOW)
+    M2, to_second = _responses(x, raw2, unit.q, unit.over_q, e2, e2, free2, MODE, HOW)
     d1, d2 = _differences(x, unit, h2, M1, M2, cosine, less)
     X1, X2 = gx * h1, gx * h2
     live1, live2 = tl.where(free1, X1, 0.0), tl.where(free2, X2, 0.0)

@@ -29,6 +29,7 @@ from ._triton_elements import (
     gradients,
     neighbour_sums,
     value,
+    widened,
 )
 from ._triton_entire import entire_point
 from ._triton_fast import fast_gradients, fast_unit, fast_value, gathered
@@ -233,16 +234,6 @@ def _tile(x, position, outer, inner, walk, HOW: tl.constexpr):
 
 
 @triton.constexpr_function
-def _ahead(KIND, MODE, HOW):
-    # How many tiles are loaded ahead.  Only a short loop runs through one before the next is there;
-    # and kinds side by side have too many constants for the registers.
-    # Other loops, which are rare, load as they go: it is compiled in half the time.
-    if not _is_fast(KIND, MODE, HOW) or MODE == SINGLE:
-        return 0
-    return 1 if KIND == MIXED else HOW.STAGES
-
-
-@triton.constexpr_function
 def _takes_seven(KIND, MODE, HOW):
     # Whether there is anything to the seventh sum.
     if _is_fast(KIND, MODE, HOW):
@@ -295,28 +286,16 @@ def forward_walk(
     # The loop carries its pointers: Triton's passes take far less time then.
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     y_at, _ = _tile(y, position, outer, inner, walk, HOW)
-    if HOW.STAGES == 1 and MODE != DOUBLE:
-        # The next tile is in registers, see backward_walk.
-        t_next = tl.load(t_at, inside, 0.0)
-        for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=1):
-            x, at, here = t_next.to(TYPE), y_at, inside
-            position, outer, inner = _next(position, outer, inner, walk, HOW)
-            t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-            y_at, _ = _tile(y, position, outer, inner, walk, HOW)
-            t_next = tl.load(t_at, inside, 0.0)
-            found = _bounded(x, unit, KIND, MODE, HOW)
-            tl.store(at, narrow(found, y.pointer, MODE), here)
-    else:
-        for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-            x = tl.load(t_at, inside, 0.0).to(TYPE)
-            found = narrow(_bounded(x, unit, KIND, MODE, HOW), y.pointer, MODE)
-            if HOW.STREAM:
-                tl.store(y_at, found, inside, cache_modifier=".cs")
-            else:
-                tl.store(y_at, found, inside)
-            position, outer, inner = _next(position, outer, inner, walk, HOW)
-            t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-            y_at, _ = _tile(y, position, outer, inner, walk, HOW)
+    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+        x = widened(tl.load(t_at, inside, 0.0), TYPE, HOW.PTX)
+        found = narrow(_bounded(x, unit, KIND, MODE, HOW), y.pointer, MODE)
+        if HOW.STREAM:
+            tl.store(y_at, found, inside, cache_modifier=".cs")
+        else:
+            tl.store(y_at, found, inside)
+        position, outer, inner = _next(position, outer, inner, walk, HOW)
+        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+        y_at, _ = _tile(y, position, outer, inner, walk, HOW)
 
 
 @triton.jit
@@ -377,16 +356,61 @@ def keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW: tl.constexpr):
     _keep(sums_ptr, 6, s6, walk, HOW)
 
 
+@triton.constexpr_function
+def _part(HOW):
+    # The shape of what a tile's sums are kept of: the tile, or half of it.
+    if not HOW.HALVES:
+        return HOW.HEIGHT, HOW.WIDTH
+    if _splits_width(HOW.LANES, HOW.WIDTH):
+        return HOW.HEIGHT, HOW.WIDTH // 2
+    return HOW.HEIGHT // 2, HOW.WIDTH
+
+
+@triton.constexpr_function
+def _splits_width(LANES, WIDTH):
+    # Halves are taken so that each thread has elements of both: of its neighbours, or its rows.
+    return not LANES and WIDTH > 4
+
+
+@triton.jit
+def _halves(x, HOW: tl.constexpr):
+    if _splits_width(HOW.LANES, HOW.WIDTH):
+        pairs = tl.reshape(x, (HOW.HEIGHT, HOW.WIDTH // 2, 2))
+    else:
+        pairs = tl.permute(tl.reshape(x, (2, HOW.HEIGHT // 2, HOW.WIDTH)), (1, 2, 0))
+    return tl.split(pairs)
+
+
+@triton.jit
+def _whole(x, y, HOW: tl.constexpr):
+    # The tile that these are the halves of.
+    pairs = tl.join(x, y)
+    if not _splits_width(HOW.LANES, HOW.WIDTH):
+        pairs = tl.permute(pairs, (2, 0, 1))
+    return tl.reshape(pairs, (HOW.HEIGHT, HOW.WIDTH))
+
+
 @triton.jit
 def _added(
     x, g, out, at, inside, unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more,
     KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
     # The sums with a tile's own; and what of its gradient goes to t, which is stored.
+    if HOW.HALVES:
+        x, x_other = _halves(x, HOW)
+        g, g_other = _halves(g, HOW)
+        other, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
+            x_other, g_other, unit, KIND, MODE, HOW
+        )
+        s_p, s_q, s_A, s_B = s_p + n_p, s_q + n_q, s_A + n_A, s_B + n_B
+        s_Af, s_Bf, s_stopped, s_more = s_Af + n_Af, s_Bf + n_Bf, s_stopped + stopped, s_more + more
     moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
         x, g, unit, KIND, MODE, HOW
     )
-    tl.store(at, narrow(moved, out.pointer, MODE), inside)
+    moved = narrow(moved, out.pointer, MODE)
+    if HOW.HALVES:
+        moved = _whole(moved, narrow(other, out.pointer, MODE), HOW)
+    tl.store(at, moved, inside)
     if _is_fast(KIND, MODE, HOW) and KIND != OSCILLATING:
         s_more += more
     if _takes_seven(KIND, MODE, HOW):
@@ -420,54 +444,23 @@ def backward_walk(
     HEIGHT: tl.constexpr = HOW.HEIGHT
     WIDTH: tl.constexpr = HOW.WIDTH
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
-    AHEAD: tl.constexpr = _ahead(KIND, MODE, HOW)
-    z = tl.zeros((HEIGHT, WIDTH), TYPE)
+    z = tl.zeros(_part(HOW), TYPE)
     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = z, z, z, z, z, z, z, z
-    # The next tiles are in registers: passing through shared memory, warps would wait for each
-    # other at every tile.  Forward, which has far less to do for each, is mostly faster with it.
     position, outer, inner = _start(walk, HOW)
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     g_at, _ = _tile(g, position, outer, inner, walk, HOW)
     out_at, _ = _tile(out, position, outer, inner, walk, HOW)
-    if AHEAD == 0:
-        for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-            x = tl.load(t_at, inside, 0.0).to(TYPE)
-            gradient = tl.load(g_at, inside, 0.0).to(TYPE)
-            s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
-                x, gradient, out, out_at, inside, unit,
-                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
-            )  # fmt: skip
-            position, outer, inner = _next(position, outer, inner, walk, HOW)
-            t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-            g_at, _ = _tile(g, position, outer, inner, walk, HOW)
-            out_at, _ = _tile(out, position, outer, inner, walk, HOW)
-    else:
-        t_now, g_now = tl.load(t_at, inside, 0.0), tl.load(g_at, inside, 0.0)
-        t_then, g_then, then_at, then_inside = t_now, g_now, out_at, inside
-        if AHEAD == 2:
-            position, outer, inner = _next(position, outer, inner, walk, HOW)
-            t_at, then_inside = _tile(t, position, outer, inner, walk, HOW)
-            g_at, _ = _tile(g, position, outer, inner, walk, HOW)
-            then_at, _ = _tile(out, position, outer, inner, walk, HOW)
-            t_then, g_then = tl.load(t_at, then_inside, 0.0), tl.load(g_at, then_inside, 0.0)
-        for _ in tl.range(walk.first, walk.last, STRIDE * AHEAD, num_stages=1):
-            for _ in tl.static_range(AHEAD):
-                x, gradient, at, here = t_now.to(TYPE), g_now.to(TYPE), out_at, inside
-                if AHEAD == 2:
-                    t_now, g_now, out_at, inside = t_then, g_then, then_at, then_inside
-                position, outer, inner = _next(position, outer, inner, walk, HOW)
-                t_at, then_inside = _tile(t, position, outer, inner, walk, HOW)
-                g_at, _ = _tile(g, position, outer, inner, walk, HOW)
-                then_at, _ = _tile(out, position, outer, inner, walk, HOW)
-                t_then, g_then = tl.load(t_at, then_inside, 0.0), tl.load(g_at, then_inside, 0.0)
-                if AHEAD == 1:
-                    t_now, g_now, out_at, inside = t_then, g_then, then_at, then_inside
-                if HOW.FLAT:  # rather than keeping pointers in registers
-                    at, here = _tile(out, position - STRIDE * AHEAD, outer, inner, walk, HOW)
-                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
-                    x, gradient, out, at, here, unit,
-                    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
-                )  # fmt: skip
+    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+        x = widened(tl.load(t_at, inside, 0.0), TYPE, HOW.PTX)
+        gradient = widened(tl.load(g_at, inside, 0.0), TYPE, HOW.PTX)
+        s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
+            x, gradient, out, out_at, inside, unit,
+            s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
+        )  # fmt: skip
+        position, outer, inner = _next(position, outer, inner, walk, HOW)
+        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
+        g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+        out_at, _ = _tile(out, position, outer, inner, walk, HOW)
     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = summed(
         s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, HOW
     )
@@ -501,14 +494,13 @@ def neighbour_walk(
     WIDTH: tl.constexpr = HOW.WIDTH
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
     z = tl.zeros((HEIGHT, WIDTH), TYPE)
-    s0, s1, s2, s3, s4, s5, s6, s7, s8, s9 = z, z, z, z, z, z, z, z, z, z
-    inputs = tl.zeros((HEIGHT, WIDTH), tl.float64)
+    s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs = z, z, z, z, z, z, z, z, z, z, z
     position, outer, inner = _start(walk, HOW)
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     g_at, _ = _tile(g, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = tl.load(t_at, inside, 0.0).to(TYPE)
-        gradient = tl.load(g_at, inside, 0.0).to(TYPE)
+        x = widened(tl.load(t_at, inside, 0.0), TYPE, HOW.PTX)
+        gradient = widened(tl.load(g_at, inside, 0.0), TYPE, HOW.PTX)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
         t_at, inside = _tile(t, position, outer, inner, walk, HOW)
         g_at, _ = _tile(g, position, outer, inner, walk, HOW)
@@ -530,13 +522,10 @@ def neighbour_walk(
         s7 += n7
         s8 += n8
         s9 += n9
-        inputs += x.to(tl.float64)
+        inputs += x
     zero = tl.zeros((HEIGHT, WIDTH), TYPE)
     s0, s1, s2, s3, s4, s5, s6, s7 = summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW)
-    s8, s9, _, _, _, _, _, _ = summed(s8, s9, zero, zero, zero, zero, zero, zero, HOW)
-    if not HOW.LANES:
-        inputs = tl.sum(inputs, 1)
-    inputs = tl.sum(inputs, 0)
+    s8, s9, inputs, _, _, _, _, _ = summed(s8, s9, inputs, zero, zero, zero, zero, zero, HOW)
     _keep(sums_ptr, OWN, s0, walk, HOW)
     _keep(sums_ptr, OWN + 1, s1, walk, HOW)
     _keep(sums_ptr, OWN + 2, s2, walk, HOW)
