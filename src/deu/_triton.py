@@ -22,7 +22,7 @@ from torch import Tensor
 from . import _launcher
 from ._layout import DTYPES, in_order_of, plain, uniform
 from ._settings import Settings
-from ._triton_cut import Layout, Tiling, cut, lie, tiling_of
+from ._triton_cut import Layout, Tiling, cut, is_even, lie, tiling_of
 
 _CACHE = 2**26  # bytes: more than a chip keeps
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
@@ -159,7 +159,8 @@ def _how(
         TOGETHER=tiling.together,
         STAGES=tiling.stages,
         HALVES=tiling.elements >= 8,
-        STREAM=lies.lanes and t.numel() * t.element_size() >= _CACHE,
+        STREAM=False,
+        EVEN=is_even(lies, height, width),
         PTX=_has_ptx(t.device),
         KEEP=False,
         OVERLAP=_overlaps(t.device),
@@ -174,7 +175,8 @@ def _alone(how: Any, size: int) -> Any:
     width = 2 if size == 2 and not how.LANES and how.WIDTH > 1 else 1
     parts = 8 if how.LANES and how.HALVES else 4
     height = max(1, how.HEIGHT * how.WIDTH // parts // width)
-    return how._replace(LANES=False, HEIGHT=height, WIDTH=width, HALVES=False)
+    even = how.EVEN and not how.LANES  # a smaller tile divides what a larger one does
+    return how._replace(LANES=False, HEIGHT=height, WIDTH=width, HALVES=False, EVEN=even)
 
 
 _plans: dict[tuple, Any] = {}
@@ -205,8 +207,9 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: boo
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
     # Values are the same in training: one kernel serves both.
     how = _how(t, settings, lies, height, width, tiling)
-    how = how._replace(PULL=False, OVERLAP=False, KEEP=keep)
-    options = _options(tiling.warps, tiling.registers)
+    stream = lies.lanes and t.numel() * t.element_size() >= _CACHE
+    how = how._replace(PULL=False, KEEP=keep, STREAM=stream)
+    options = _options(tiling.warps, tiling.registers, how.OVERLAP)
     return _Plan(
         _Launch(kernel, programs, options, *fixed, how, _alone(how, t.element_size())), copy
     )
@@ -232,7 +235,7 @@ def _plan_backward(
     rows = min(512, 1 << (shares - 1).bit_length())
     warps = max(1, rows // (64 if shares <= rows else 32))  # more where it goes several rounds
     return _BackwardPlan(
-        _Launch(kernel, programs, _options(tiling.warps, tiling.registers), *fixed),
+        _Launch(kernel, programs, _options(tiling.warps, tiling.registers, how.OVERLAP), *fixed),
         _Launch(
             finish,
             channels,

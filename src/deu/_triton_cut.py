@@ -55,12 +55,12 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
 
 def _forward(size: int, large: bool, lanes: bool, short: bool) -> Tiling:
     if lanes:
-        return Tiling(4, 16, 4, 128, 3) if size == 2 and large else Tiling(4, 8, 4, 128, 4)
+        return Tiling(4, 16 if size == 2 and large else 8, 4, 128, 4)
     if not large:
         return Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
     if short:
         return Tiling(2, 16, 16, 96, 5)
-    return Tiling(4, 16, 8, 128, 5) if size == 2 else Tiling(4, 8, 8, 128, 4)
+    return Tiling(4, 16, 8, 128, 5) if size == 2 else Tiling(4, 8, 16, 128, 5)
 
 
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
@@ -120,3 +120,11 @@ def cut(lies: Layout, tiling: Tiling, processors: int) -> tuple[int, int, int, i
     share = -(-share // step) * step
     shares = -(-positions // share)
     return height, width, share, shares, shares * blocks
+
+
+def is_even(lies: Layout, height: int, width: int) -> bool:
+    """Whether tiles of this size cover the tensor with nothing over."""
+    outer, channels, inner = lies.sizes
+    if lies.lanes:
+        return outer * inner % height == 0 and channels % width == 0
+    return outer * inner % (height * width) == 0

@@ -26,6 +26,7 @@ REAL = tl.constexpr(int(Kind.REAL))
 OSCILLATING = tl.constexpr(int(Kind.OSCILLATING))
 CRITICAL = tl.constexpr(int(Kind.CRITICAL))
 ENTIRE = tl.constexpr(int(Kind.ENTIRE))
+STEADY = tl.constexpr(-2)  # REAL, and neither root grows
 
 
 class How(NamedTuple):
@@ -47,7 +48,8 @@ class How(NamedTuple):
     TOGETHER: int  # channels lie along memory: at most so many neighbours are one thread's
     STAGES: int  # how many tiles are on their way at once
     HALVES: bool  # whether a tile's elements are taken in two halves, which share their sums
-    STREAM: bool  # what is written does not fit into a cache
+    STREAM: bool  # forward: what is written does not fit into a cache
+    EVEN: bool  # tiles cover the tensor with nothing over
     PTX: bool  # whether the chip understands NVIDIA's instructions
     KEEP: bool  # forward: whether normal forms are kept for backward
     OVERLAP: bool  # whether the last step of a backward pass may begin before the first has ended

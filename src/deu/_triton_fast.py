@@ -21,6 +21,7 @@ from ._triton_elements import (
     REAL,
     SHORT,
     SINGLE,
+    STEADY,
     as_needed,
     at_least,
     at_most,
@@ -117,10 +118,15 @@ def _exponential(x, MODE: tl.constexpr, HOW: tl.constexpr):
 
 
 @triton.constexpr_function
+def _is_real(KIND):
+    return KIND in (REAL, STEADY)
+
+
+@triton.constexpr_function
 def _by_mean(KIND, MODE, HOW):
     # Whether two roots are but their mean and half their distance: a thread then has five constants
     # of a channel less to keep.
-    return KIND == REAL and HOW.CONTINUOUS and MODE == HALF
+    return _is_real(KIND) and HOW.CONTINUOUS and MODE == HALF
 
 
 @triton.constexpr_function
@@ -208,12 +214,15 @@ def _exponentials(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.const
         moving = _is_at_most(raw1, ROOTS_CAP, KIND, MODE, HOW)
     if KIND != OSCILLATING or not HOW.CONTINUOUS:
         free1 = _is_at_most(raw1, ROOTS_CAP, KIND, MODE, HOW)
-        free2 = _is_at_most(raw2, ROOTS_CAP, KIND, MODE, HOW)
+        if KIND != STEADY:
+            free2 = _is_at_most(raw2, ROOTS_CAP, KIND, MODE, HOW)
         e1, less1 = _exponential(at_most(raw1, ROOTS_CAP, HALF), MODE, HOW)
     else:
         e1, less1 = _exponential(raw1, MODE, HOW)
     e2, less2 = e1, less1
-    if KIND != OSCILLATING:
+    if KIND == STEADY:  # while the mean's is held, the slower root's exponent falls
+        e2, less2 = _exponential(raw2, MODE, HOW)
+    elif KIND != OSCILLATING:
         e2, less2 = _exponential(at_most(raw2, ROOTS_CAP, HALF), MODE, HOW)
     return raw1, raw2, e1, e2, less1, less2, free1, free2, moving
 
@@ -257,9 +266,9 @@ def _near(MODE):
 
 
 @triton.jit
-def _response_slope(x, raw, over_r, e, less_one, free, MODE: tl.constexpr, HOW: tl.constexpr):
-    # The derivative of M by r, x²·Σ (k+1)/(k+2)!·(rx)^k where rx is small; and x·e^(rx), or 0 where
-    # its exponent is not free but held.
+def _response_slope(x, raw, over_r, e, less_one, live, MODE: tl.constexpr, HOW: tl.constexpr):
+    # The derivative of M by r, x²·Σ (k+1)/(k+2)!·(rx)^k where rx is small; and x·e^(rx), live: or 0
+    # where its exponent is held.
     near = tl.abs(raw) < _near(MODE)
     if _near(MODE) > _roots_cap2(HOW):
         near = near & (raw <= _roots_cap2(HOW))
@@ -283,7 +292,7 @@ def _response_slope(x, raw, over_r, e, less_one, free, MODE: tl.constexpr, HOW: 
             s = s * raw + 0.06005515530705452
             s = s * raw + 0.2310505360364914
             s = s * raw + 0.5000001788139343
-    along = x * _if(free, e)
+    along = x * live
     if MODE == HALF and HOW.CONTINUOUS:
         over_r2 = over_r * over_r
         closed = over_r * along + (over_r2 - over_r2 * e)
@@ -295,7 +304,7 @@ def _response_slope(x, raw, over_r, e, less_one, free, MODE: tl.constexpr, HOW: 
 @triton.jit
 def _responses(x, raw, r, over_r, e, less_one, free, MODE: tl.constexpr, HOW: tl.constexpr):
     # M, which is x·e^(rx) less r times its derivative, and this.
-    slope, along = _response_slope(x, raw, over_r, e, less_one, free, MODE, HOW)
+    slope, along = _response_slope(x, raw, over_r, e, less_one, _if(free, e), MODE, HOW)
     grown = along - r * slope
     if MODE == SINGLE:
         grown = tl.where(tl.abs(raw) < LOG2E, grown, less_one * over_r)
@@ -307,7 +316,7 @@ def _basis(x, e1, e2, positive, unit, KIND: tl.constexpr, MODE: tl.constexpr, HO
     # The two functions that y is made of, and their factors on this side of 0.
     h1, h2 = e1, e2
     A, B = unit.A, unit.B
-    if KIND != REAL:
+    if not _is_real(KIND):
         sine, cosine = _sine_cosine(x, unit, MODE, HOW)
         if KIND == MIXED:
             sine = tl.where(unit.real, 1.0, sine)
@@ -348,22 +357,22 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
     h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
     live1, live2 = h1, h2
     if KIND != OSCILLATING:
-        live1, live2 = _if(free1, h1), _if(free2, h2)
+        live1, live2 = _if(free1, h1), h2 if KIND == STEADY else _if(free2, h2)
     if _by_mean(KIND, MODE, HOW):  # times the mean; gathered knows
         A = _either(positive, unit.At * unit.mean, unit.A * unit.mean, MODE)
         B = unit.B * unit.mean
     first, second = A * live1, B * live2
-    if KIND == REAL and not HOW.CONTINUOUS:
+    if _is_real(KIND) and not HOW.CONTINUOUS:
         slope = unit.p * first + unit.q * second
         by_mean, by_turn = first, second
-    elif KIND == REAL and MODE == SINGLE:
+    elif _is_real(KIND) and MODE == SINGLE:
         # Of p and q instead: half a difference would have the rounding errors of the slow root's.
         apart = 0.5 * (first - second)
         by_mean, by_turn = tl.where(moving, first, apart), tl.where(moving, second, -apart)
         slope = unit.p * by_mean + unit.q * by_turn
     else:
         by_mean = _if(moving, first + second)
-        if KIND == REAL:
+        if _is_real(KIND):
             by_turn = second - first
         elif KIND == OSCILLATING:
             by_turn = B * h1 - A * h2
@@ -384,11 +393,11 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
             from_f, from_g = M2 - M1, x * 0.0
         else:
             slope += D * live2
-            to_second, along = _response_slope(x, raw2, unit.over_q, e2, less2, free2, MODE, HOW)
-            from_g = along if KIND == REAL else tl.where(unit.real, along, h2)
+            to_second, along = _response_slope(x, raw2, unit.over_q, e2, less2, live2, MODE, HOW)
+            from_g = along if _is_real(KIND) else tl.where(unit.real, along, h2)
     if not HOW.CONTINUOUS:
         _, bump = smooth_step(x, MODE, HOW)
-        if KIND == REAL:
+        if _is_real(KIND):
             apart = from_f
             if MODE != SINGLE:
                 apart = (along - unit.q * to_second) - _closed(e1, less1, unit.over_p, MODE)
@@ -421,7 +430,7 @@ def gathered(
             lower += unit.K * unit.over_p * s4
             apart = s5 - unit.q * s7 - unit.over_p * s4
         upper += unit.D * s7
-        if KIND == REAL:
+        if _is_real(KIND):
             s0, s1, s4, s5 = lower, upper, s4 * 0.0, apart
         else:
             s0, s1 = tl.where(unit.real, lower, s0), tl.where(unit.real, upper, s1)

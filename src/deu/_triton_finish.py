@@ -19,50 +19,63 @@ from ._triton_forms import (
     outward,
 )
 from ._triton_rows import continuous_pull, paper_pull
-from ._triton_walks import ALL_SUMS, OWN, narrow, summed
+from ._triton_walks import ALL_SUMS, OWN, narrow
 
 # The neighbour's last two, and that of the inputs, are the last three of these.
 LAST_EIGHT = tl.constexpr(ALL_SUMS.value - 8)
 
 
 @triton.jit
-def _share(sums_ptr, i: tl.constexpr, share, channel, inside, shares, HOW: tl.constexpr):
+def _totals(
+    sums_ptr, FIRST: tl.constexpr, channel, shares, SHARES: tl.constexpr, HOW: tl.constexpr
+):
+    # Eight of the sums over the shares, in float64 and in an order that depends on nothing else.
     COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
-    if i < COUNT:
-        place = (channel.to(tl.int64) * COUNT + i) * shares
-        found = tl.load(sums_ptr + place[None, :] + share[:, None], inside, 0.0)
-    else:
-        found = tl.zeros_like(inside.to(tl.float64))
-    return found
+    i = FIRST + tl.arange(0, 8)
+    at = sums_ptr + (channel.to(tl.int64) * COUNT + i)[:, None] * shares
+    total = tl.zeros((8, SHARES), tl.float64)
+    for first in range(0, shares, SHARES):
+        share = (first + tl.arange(0, SHARES))[None, :]
+        total += tl.load(at + share, (share < shares) & (i < COUNT)[:, None], 0.0)
+    return tl.sum(total, 1)
 
 
 @triton.jit
-def _totals(
-    sums_ptr,
-    FIRST: tl.constexpr,
-    channel,
-    mask,
-    shares,
-    SHARES: tl.constexpr,
-    HOW: tl.constexpr,
-):
-    # Eight of the sums over the shares, in float64 and in an order that depends on nothing else.
-    # All of them at once: there is little to each but to wait for it.
-    WIDTH: tl.constexpr = HOW.WIDTH
-    z = tl.zeros((SHARES, WIDTH), tl.float64)
-    s0, s1, s2, s3, s4, s5, s6, s7 = z, z, z, z, z, z, z, z
-    for first in range(0, shares, SHARES):
-        share = first + tl.arange(0, SHARES)
-        inside = (share < shares)[:, None] & mask[None, :]
-        s0 += _share(sums_ptr, FIRST, share, channel, inside, shares, HOW)
-        s1 += _share(sums_ptr, FIRST + 1, share, channel, inside, shares, HOW)
-        s2 += _share(sums_ptr, FIRST + 2, share, channel, inside, shares, HOW)
-        s3 += _share(sums_ptr, FIRST + 3, share, channel, inside, shares, HOW)
-        s4 += _share(sums_ptr, FIRST + 4, share, channel, inside, shares, HOW)
-        s5 += _share(sums_ptr, FIRST + 5, share, channel, inside, shares, HOW)
-        s6 += _share(sums_ptr, FIRST + 6, share, channel, inside, shares, HOW)
-        s7 += _share(sums_ptr, FIRST + 7, share, channel, inside, shares, HOW)
-    return summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW)
+def _of(totals, i: tl.constexpr):
+    # One of the eight.
+    return tl.sum(tl.where(tl.arange(0, 8) == i, totals, 0.0), 0, keep_dims=True)
+
+
+@triton.jit
+def _each(i: tl.constexpr):
+    # 1 for one of the eight, else 0.
+    return tl.where(tl.arange(0, 8) == i, 1.0, 0.0).to(tl.float64)
+
+
+@triton.jit
+def _sum(x):
+    return tl.sum(x, 0, keep_dims=True)
+
+
+@triton.jit
+def _pulls(row, a, b, c, c1, c2, kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
+    # What each of the eight sums adds to the gradients of the five coefficients.
+    g_p, g_q, g_A, g_B, g_Af, g_Bf = _each(0), _each(1), _each(2), _each(3), _each(4), _each(5)
+    if HOW.CONTINUOUS:
+        # stop = m/2α moves with α; nothing stops unless α > 0.
+        real = kind == REAL
+        mean = tl.where(real, (p + q) * 0.5, p)
+        unit = arithmetic(kind, p, q, A, B, Af, Bf, HOW.MODE, HOW)
+        through = -unit.stop.to(tl.float64) * inverse(tl.where(mean > 0, mean, 1.0))
+        through = tl.where(mean > 0, through, 0.0) * _each(6)
+        g_p += tl.where(real, through * 0.5, through)
+        g_q += tl.where(real, through * 0.5, 0.0)
+        d_a, d_b, d_c, d_c1, d_c2 = continuous_pull(
+            row, a, b, c, c1, c2, g_p, g_q, g_A, g_B, g_Af, g_Bf
+        )
+    else:
+        d_a, d_b, d_c, d_c1, d_c2 = paper_pull(row, a, b, c, c1, c2, g_p, g_q, g_A, g_B, g_Af, g_Bf)
+    return d_a, d_b, d_c, d_c1, d_c2
 
 
 @triton.jit
@@ -117,7 +130,7 @@ def finish(
     SHARES: tl.constexpr,
     HOW: tl.constexpr,
 ):
-    channel = tl.program_id(0) * HOW.WIDTH + tl.arange(0, HOW.WIDTH)
+    channel = tl.program_id(0) + tl.arange(0, 1)
     mask = channel < channels
     own_a, own_b, own_c, c1, c2 = coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW
@@ -125,25 +138,13 @@ def finish(
     row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
         own_a, own_b, own_c, c1, c2, HOW.CONTINUOUS, HOW
     )
+    by_a, by_b, by_c, by_c1, by_c2 = _pulls(row, a, b, c, c1, c2, kind, p, q, A, B, Af, Bf, HOW)
     if HOW.OVERLAP:
-        gdc_wait()  # until backward has ended
-    g_p, g_q, g_A, g_B, g_Af, g_Bf, stopped, _ = _totals(
-        sums_ptr, 0, channel, mask, shares, SHARES, HOW
-    )
-    if HOW.CONTINUOUS:
-        # stop = m/2α moves with α.
-        real = kind == REAL
-        mean = tl.where(real, (p + q) * 0.5, p)
-        unit = arithmetic(kind, p, q, A, B, Af, Bf, HOW.MODE, HOW)
-        through = -unit.stop.to(tl.float64) * inverse(tl.where(mean == 0, 1.0, mean))
-        through = tl.where(stopped != 0, stopped * through, 0.0)
-        g_p += tl.where(real, through * 0.5, through)
-        g_q += tl.where(real, through * 0.5, 0.0)
-        d_a, d_b, d_c, d_c1, d_c2 = continuous_pull(
-            row, a, b, c, c1, c2, g_p, g_q, g_A, g_B, g_Af, g_Bf
-        )
-    else:
-        d_a, d_b, d_c, d_c1, d_c2 = paper_pull(row, a, b, c, c1, c2, g_p, g_q, g_A, g_B, g_Af, g_Bf)
+        gdc_wait()  # until backward has ended: all that does not depend on its sums is done by now
+    totals = _totals(sums_ptr, 0, channel, shares, SHARES, HOW)
+    d_a, d_b, d_c = _sum(by_a * totals), _sum(by_b * totals), _sum(by_c * totals)
+    d_c1, d_c2 = _sum(by_c1 * totals), _sum(by_c2 * totals)
+    if not HOW.CONTINUOUS:
         none_a, none_b, none_c = (
             is_singular(own_a, HOW), is_singular(own_b, HOW), is_singular(own_c, HOW)
         )  # fmt: skip
@@ -152,17 +153,16 @@ def finish(
         )  # fmt: skip
         if HOW.PULL:
             if any_of(none_a | none_b | none_c, HOW):
-                _, _, _, _, _, F1, F2, inputs = _totals(
-                    sums_ptr, LAST_EIGHT, channel, mask, shares, SHARES, HOW
-                )
+                last = _totals(sums_ptr, LAST_EIGHT, channel, shares, SHARES, HOW)
+                F1, F2, inputs = _of(last, 5), _of(last, 6), _of(last, 7)
                 n_c1, n_c2 = _neighbour(own_a, own_b, own_c, c1, c2, inputs / positions, HOW)
                 row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
                     outward(own_a, HOW), outward(own_b, HOW), outward(own_c, HOW),
                     n_c1, n_c2, False, HOW,
                 )  # fmt: skip
-                g_A, g_B, g_Af, g_Bf, X1, X2, P1, P2 = _totals(
-                    sums_ptr, OWN, channel, mask, shares, SHARES, HOW
-                )
+                near = _totals(sums_ptr, OWN, channel, shares, SHARES, HOW)
+                g_A, g_B, g_Af, g_Bf = _of(near, 0), _of(near, 1), _of(near, 2), _of(near, 3)
+                X1, X2, P1, P2 = _of(near, 4), _of(near, 5), _of(near, 6), _of(near, 7)
                 real = kind == REAL
                 g_q = B * X1 - A * X2 + Bf * P1 - Af * P2
                 # An exponent is capped on one side of 0 alone: where its root makes it grow.

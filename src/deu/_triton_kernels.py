@@ -8,7 +8,7 @@ adds up what backward leaves.  ``ALONE`` is how a channel that needs float64 is 
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import gdc_launch_dependents
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ._triton_elements import (
     CRITICAL,
@@ -20,6 +20,7 @@ from ._triton_elements import (
     REAL,
     SHORT,
     SINGLE,
+    STEADY,
 )
 from ._triton_forms import (
     NEAR_AHEAD,
@@ -41,6 +42,7 @@ from ._triton_walks import (
     forward_alone,
     forward_walk,
     has_fast,
+    has_steady,
     holds,
     keep_own,
     neighbour_alone,
@@ -73,6 +75,8 @@ def forward(
     HOW: tl.constexpr,
     ALONE: tl.constexpr,
 ):
+    if HOW.OVERLAP:
+        gdc_wait()
     walk = walk_of(channels, positions, share, inner, HOW)
     t = Strided(t_ptr, t_outer, t_channel, t_inner)
     if HOW.PTX and HOW.LANES:
@@ -159,6 +163,7 @@ def backward(
     ALONE: tl.constexpr,
 ):
     if HOW.OVERLAP:
+        gdc_wait()
         gdc_launch_dependents()
     walk = walk_of(channels, positions, share, inner, HOW)
     t = Strided(t_ptr, t_outer, t_channel, t_inner)
@@ -222,7 +227,11 @@ def backward(
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
             if occurs(KIND, HOW) and kind == KIND:
-                if has_fast(KIND, HOW) and mode != SINGLE:
+                if has_steady(KIND, HOW) and mode != SINGLE and tl.maximum(p, q) <= 0:
+                    s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, STEADY, FAST, HOW
+                    )
+                elif has_fast(KIND, HOW) and mode != SINGLE:
                     s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                         t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW
                     )

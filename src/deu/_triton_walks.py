@@ -23,6 +23,7 @@ from ._triton_elements import (
     REAL,
     SHORT,
     SINGLE,
+    STEADY,
     arithmetic,
     at_least,
     at_most,
@@ -65,7 +66,7 @@ def narrow(x, pointer, MODE: tl.constexpr):
 @triton.constexpr_function
 def _is_fast(KIND, MODE, HOW):
     # Whether the chip's own functions do it, see _triton_fast.py.
-    if KIND == REAL:
+    if KIND in (REAL, STEADY):
         return MODE != DOUBLE
     return MODE in (HALF, SHORT) and KIND in (OSCILLATING, MIXED)
 
@@ -187,6 +188,24 @@ def ask_for(x, walk, HOW: tl.constexpr):
 
 
 @triton.jit
+def _load(at, inside, HOW: tl.constexpr):
+    if HOW.EVEN:
+        found = tl.load(at)
+    else:
+        found = tl.load(at, inside, 0.0)
+    return found
+
+
+@triton.jit
+def _store(at, found, inside, HOW: tl.constexpr):
+    STREAM: tl.constexpr = ".cs" if HOW.STREAM else ""
+    if HOW.EVEN:
+        tl.store(at, found, cache_modifier=STREAM)
+    else:
+        tl.store(at, found, inside, cache_modifier=STREAM)
+
+
+@triton.jit
 def _start(walk, HOW: tl.constexpr):
     # The first tile's positions, and each as an index along the outer and the inner dimension.
     if HOW.LANES:
@@ -253,6 +272,12 @@ def has_fast(KIND, HOW):
     return KIND in (OSCILLATING, REAL) or (HOW.MODE == HALF and KIND == EXPONENTIAL)
 
 
+@triton.constexpr_function
+def has_steady(KIND, HOW):
+    # Whether roots that decay are worth a loop of their own: where arithmetic is all there is.
+    return KIND == REAL and HOW.CONTINUOUS and HOW.MODE == HALF
+
+
 @triton.jit
 def _one_channel(walk, i, HOW: tl.constexpr):
     # The walk along the i-th channel of a tile.
@@ -287,12 +312,9 @@ def forward_walk(
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     y_at, _ = _tile(y, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = widened(tl.load(t_at, inside, 0.0), TYPE, HOW.PTX)
+        x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
         found = narrow(_bounded(x, unit, KIND, MODE, HOW), y.pointer, MODE)
-        if HOW.STREAM:
-            tl.store(y_at, found, inside, cache_modifier=".cs")
-        else:
-            tl.store(y_at, found, inside)
+        _store(y_at, found, inside, HOW)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
         t_at, inside = _tile(t, position, outer, inner, walk, HOW)
         y_at, _ = _tile(y, position, outer, inner, walk, HOW)
@@ -410,7 +432,7 @@ def _added(
     moved = narrow(moved, out.pointer, MODE)
     if HOW.HALVES:
         moved = _whole(moved, narrow(other, out.pointer, MODE), HOW)
-    tl.store(at, moved, inside)
+    _store(at, moved, inside, HOW)
     if _is_fast(KIND, MODE, HOW) and KIND != OSCILLATING:
         s_more += more
     if _takes_seven(KIND, MODE, HOW):
@@ -451,8 +473,8 @@ def backward_walk(
     g_at, _ = _tile(g, position, outer, inner, walk, HOW)
     out_at, _ = _tile(out, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = widened(tl.load(t_at, inside, 0.0), TYPE, HOW.PTX)
-        gradient = widened(tl.load(g_at, inside, 0.0), TYPE, HOW.PTX)
+        x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
+        gradient = widened(_load(g_at, inside, HOW), TYPE, HOW.PTX)
         s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
             x, gradient, out, out_at, inside, unit,
             s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
@@ -499,8 +521,8 @@ def neighbour_walk(
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     g_at, _ = _tile(g, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
-        x = widened(tl.load(t_at, inside, 0.0), TYPE, HOW.PTX)
-        gradient = widened(tl.load(g_at, inside, 0.0), TYPE, HOW.PTX)
+        x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
+        gradient = widened(_load(g_at, inside, HOW), TYPE, HOW.PTX)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
         t_at, inside = _tile(t, position, outer, inner, walk, HOW)
         g_at, _ = _tile(g, position, outer, inner, walk, HOW)
