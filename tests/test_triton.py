@@ -175,6 +175,12 @@ def test_the_default_limits(solution: str) -> None:
     assert (norm > 0.9999).any()
 
 
+def test_sums_that_cancel_in_half_precision() -> None:
+    """At its cap, with 1/c² in it: of a's gradient the last of seven digits is left."""
+    unit = [torch.full((4,), p) for p in (0.05, 0.0, -0.07, 0.0, 0.0)]
+    compare(torch.full((37, 4), 7.30078125, dtype=torch.float16), unit, solution="paper")
+
+
 @pytest.mark.parametrize("size", [1, 63, 64, 1000])
 @pytest.mark.parametrize("solution", ["paper", "continuous"])
 def test_every_size(size: int, solution: str) -> None:

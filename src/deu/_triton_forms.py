@@ -34,7 +34,7 @@ from ._triton_rows import (
 # steep the numbers are in the coefficients, which is how much they amplify rounding errors.
 _FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(4.0), tl.constexpr(4.0), tl.constexpr(24.0)
 _HALF_AHEAD, _HALF_ROOT, _HALF_STEEP = tl.constexpr(8.0), tl.constexpr(0.5), tl.constexpr(500.0)
-_HALF_FAST_STEEP, _HALF_REAL_STEEP = tl.constexpr(16.0), tl.constexpr(250.0)
+_HALF_FAST_STEEP, _HALF_REAL_STEEP = tl.constexpr(16.0), tl.constexpr(80.0)
 _HALF_FREQUENCY = tl.constexpr(16.0)
 _NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexpr(64.0)
 _REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(12.0)
