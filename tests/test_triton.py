@@ -175,6 +175,24 @@ def test_the_default_limits(solution: str) -> None:
     assert (norm > 0.9999).any()
 
 
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
+def test_memory_that_nobody_wrote(layout: str) -> None:
+    """No neuron is pulled, and so there are no sums of neighbours; they are NaN here."""
+    t, _, dim = inputs(layout, torch.float32)
+    units = [torch.full((t.shape[dim],), p) for p in (0.7, 0.3, 0.9, 0.2, -0.4)]
+    torch.use_deterministic_algorithms(True, warn_only=True)  # empty memory is filled with NaN
+    try:
+        compare(t, units, dim=dim, training=True)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def test_an_oscillation_that_grows_out_of_reach() -> None:
+    """Time stops where e^(αt) is at its cap, here beyond all numbers of float32."""
+    unit = [torch.full((2,), p) for p in (1.0, -1e-39, 1.0, 0.3, -0.4)]
+    compare(torch.randn(5, 2, 3), unit, solution="continuous")
+
+
 def test_sums_that_cancel_in_half_precision() -> None:
     """At its cap, with 1/c² in it: of a's gradient the last of seven digits is left."""
     unit = [torch.full((4,), p) for p in (0.05, 0.0, -0.07, 0.0, 0.0)]

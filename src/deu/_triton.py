@@ -162,6 +162,8 @@ def _how(
         STREAM=False,
         EVEN=is_even(lies, height, width),
         PTX=_has_ptx(t.device),
+        # In the interpreter too, which then tests what NVIDIA's chips run.
+        FACTORS=_has_ptx(t.device) or t.device.type == "cpu",
         KEEP=False,
         OVERLAP=_overlaps(t.device),
     )

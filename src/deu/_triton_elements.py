@@ -47,12 +47,13 @@ class How(NamedTuple):
     WIDTH: int  # of a tile: channels, or positions that are neighbours in memory
     TOGETHER: int  # channels lie along memory: at most so many neighbours are one thread's
     STAGES: int  # how many tiles are on their way at once
-    HALVES: bool  # whether a tile's elements are taken in two halves, which share their sums
+    HALVES: bool  # backward: whether a tile is taken in two halves, which share their sums
     STREAM: bool  # forward: what is written does not fit into a cache
     EVEN: bool  # tiles cover the tensor with nothing over
     PTX: bool  # whether the chip understands NVIDIA's instructions
+    FACTORS: bool  # whether conditions may be factors, see _triton_fast.py
     KEEP: bool  # forward: whether normal forms are kept for backward
-    OVERLAP: bool  # whether the last step of a backward pass may begin before the first has ended
+    OVERLAP: bool  # whether a kernel may be launched while the one before it ends
 
 
 LOG2E = tl.constexpr(1.44269504088896341)
@@ -161,7 +162,8 @@ def one_if_positive(x, PTX: tl.constexpr):
 
 @triton.jit
 def one_if_at_most(x, CAP: tl.constexpr, PTX: tl.constexpr):
-    # 1 where x is not above CAP, else 0, likewise: 2^60 times what CAP is above it by, and an ulp.
+    # 1 where x is at most CAP, or an ulp above it, else 0 (of NaN too), likewise: 2^60 times how
+    # far CAP and an ulp are above it.
     if PTX:
         SCALED: tl.constexpr = CAP * 1.00000011920928955 * 1152921504606846976.0
         one = tl.inline_asm_elementwise(
@@ -169,7 +171,7 @@ def one_if_at_most(x, CAP: tl.constexpr, PTX: tl.constexpr):
             [x, tl.full((), SCALED, tl.float32)], tl.float32, is_pure=True, pack=1,
         )  # fmt: skip
     else:
-        one = tl.where(x > CAP, 0.0, 1.0)
+        one = tl.where(x <= CAP, 1.0, 0.0)
     return one
 
 

@@ -133,7 +133,7 @@ def _by_mean(KIND, MODE, HOW):
 def _by_factors(KIND, MODE, HOW):
     # Whether a condition is a factor of 0 or 1.  A chip compares and chooses at half the rate at
     # which it multiplies, and two roots have much to choose.  It takes more registers.
-    if not HOW.PTX or KIND == OSCILLATING:
+    if not HOW.FACTORS or KIND == OSCILLATING:
         return False
     return MODE == HALF or (MODE == SHORT and not HOW.LANES)
 
@@ -170,6 +170,7 @@ def _is_at_most(x, CAP: tl.constexpr, KIND: tl.constexpr, MODE: tl.constexpr, HO
 
 @triton.jit
 def _if(condition, x):
+    # As a factor, of what is finite.
     if condition.dtype == tl.float32:
         chosen = condition * x
     else:

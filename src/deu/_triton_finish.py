@@ -30,13 +30,15 @@ def _totals(
     sums_ptr, FIRST: tl.constexpr, channel, shares, SHARES: tl.constexpr, HOW: tl.constexpr
 ):
     # Eight of the sums over the shares, in float64 and in an order that depends on nothing else.
+    # After the unit's own come the neighbour's, which are there for units that are pulled alone.
     COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
+    LAST: tl.constexpr = OWN if FIRST == 0 else COUNT
     i = FIRST + tl.arange(0, 8)
     at = sums_ptr + (channel.to(tl.int64) * COUNT + i)[:, None] * shares
     total = tl.zeros((8, SHARES), tl.float64)
     for first in range(0, shares, SHARES):
         share = (first + tl.arange(0, SHARES))[None, :]
-        total += tl.load(at + share, (share < shares) & (i < COUNT)[:, None], 0.0)
+        total += tl.load(at + share, (share < shares) & (i < LAST)[:, None], 0.0)
     return tl.sum(total, 1)
 
 
@@ -62,12 +64,13 @@ def _pulls(row, a, b, c, c1, c2, kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
     # What each of the eight sums adds to the gradients of the five coefficients.
     g_p, g_q, g_A, g_B, g_Af, g_Bf = _each(0), _each(1), _each(2), _each(3), _each(4), _each(5)
     if HOW.CONTINUOUS:
-        # stop = m/2α moves with α; nothing stops unless α > 0.
+        # stop = m/2α moves with α; nothing stops unless α > 0, nor where that is out of reach.
         real = kind == REAL
         mean = tl.where(real, (p + q) * 0.5, p)
         unit = arithmetic(kind, p, q, A, B, Af, Bf, HOW.MODE, HOW)
         through = -unit.stop.to(tl.float64) * inverse(tl.where(mean > 0, mean, 1.0))
-        through = tl.where(mean > 0, through, 0.0) * _each(6)
+        stops = (mean > 0) & (tl.abs(through) < float("inf"))
+        through = tl.where(stops, through, 0.0) * _each(6)
         g_p += tl.where(real, through * 0.5, through)
         g_q += tl.where(real, through * 0.5, 0.0)
         d_a, d_b, d_c, d_c1, d_c2 = continuous_pull(

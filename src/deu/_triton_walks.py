@@ -414,31 +414,20 @@ def _whole(x, y, HOW: tl.constexpr):
 
 @triton.jit
 def _added(
-    x, g, out, at, inside, unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more,
+    x, g, unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more,
     KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
-    # The sums with a tile's own; and what of its gradient goes to t, which is stored.
-    if HOW.HALVES:
-        x, x_other = _halves(x, HOW)
-        g, g_other = _halves(g, HOW)
-        other, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
-            x_other, g_other, unit, KIND, MODE, HOW
-        )
-        s_p, s_q, s_A, s_B = s_p + n_p, s_q + n_q, s_A + n_A, s_B + n_B
-        s_Af, s_Bf, s_stopped, s_more = s_Af + n_Af, s_Bf + n_Bf, s_stopped + stopped, s_more + more
+    # What of the gradient goes to t, and the sums with what elements add to them.
     moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
         x, g, unit, KIND, MODE, HOW
     )
-    moved = narrow(moved, out.pointer, MODE)
-    if HOW.HALVES:
-        moved = _whole(moved, narrow(other, out.pointer, MODE), HOW)
-    _store(at, moved, inside, HOW)
     if _is_fast(KIND, MODE, HOW) and KIND != OSCILLATING:
         s_more += more
     if _takes_seven(KIND, MODE, HOW):
         s_stopped += stopped
     return (
-        s_p + n_p, s_q + n_q, s_A + n_A, s_B + n_B, s_Af + n_Af, s_Bf + n_Bf, s_stopped, s_more
+        moved,
+        s_p + n_p, s_q + n_q, s_A + n_A, s_B + n_B, s_Af + n_Af, s_Bf + n_Bf, s_stopped, s_more,
     )  # fmt: skip
 
 
@@ -475,10 +464,21 @@ def backward_walk(
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
         gradient = widened(_load(g_at, inside, HOW), TYPE, HOW.PTX)
-        s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
-            x, gradient, out, out_at, inside, unit,
+        if HOW.HALVES:
+            x, x_other = _halves(x, HOW)
+            gradient, g_other = _halves(gradient, HOW)
+            other, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
+                x_other, g_other, unit,
+                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
+            )  # fmt: skip
+        moved, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
+            x, gradient, unit,
             s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
         )  # fmt: skip
+        moved = narrow(moved, out.pointer, MODE)
+        if HOW.HALVES:
+            moved = _whole(moved, narrow(other, out.pointer, MODE), HOW)
+        _store(out_at, moved, inside, HOW)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
         t_at, inside = _tile(t, position, outer, inner, walk, HOW)
         g_at, _ = _tile(g, position, outer, inner, walk, HOW)
@@ -492,12 +492,12 @@ def backward_walk(
     if FAST and _is_mixed(KIND, HOW):
         s_p += unit.f1 * s_stopped
         s_q += unit.f2 * s_more
-        s_stopped = s_stopped * 0.0
+        s_stopped = tl.zeros_like(s_stopped)
     elif FAST:
         s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
             unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
         )
-        s_stopped = s_stopped * 0.0
+        s_stopped = tl.zeros_like(s_stopped)
     return (
         _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B), _wide(s_Af), _wide(s_Bf), _wide(s_stopped)
     )  # fmt: skip
