@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from ._subspaces import Kind
+from ._triton_chip import fast_exp2, fast_inverse, fast_sine_cosine
 
 HALF, SHORT, SINGLE, DOUBLE = (tl.constexpr(i) for i in range(4))
 
@@ -113,69 +114,6 @@ def root(x):
 
 
 @triton.jit
-def fast_exp2(x, PTX: tl.constexpr):
-    # 2^x to within three units in the last place; what would be subnormal is 0.
-    if PTX:
-        e = tl.inline_asm_elementwise(
-            "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
-        )
-    else:
-        e = tl.exp2(x)
-    return e
-
-
-@triton.jit
-def fast_inverse(x, PTX: tl.constexpr):
-    if PTX:
-        r = tl.inline_asm_elementwise(
-            "rcp.approx.ftz.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1
-        )
-    else:
-        r = 1.0 / x
-    return r
-
-
-@triton.jit
-def widened(x, TYPE: tl.constexpr, PTX: tl.constexpr):
-    # x in float32 or float64.  Two of bfloat16 are one register, and an instruction each.
-    if PTX and x.dtype == tl.bfloat16 and TYPE == tl.float32:
-        wide = tl.inline_asm_elementwise(
-            "shl.b32 $0, $2, 16; and.b32 $1, $2, 0xffff0000;", "=r,=r,r", [x],
-            tl.float32, is_pure=True, pack=2,
-        )  # fmt: skip
-    else:
-        wide = x.to(TYPE)
-    return wide
-
-
-@triton.jit
-def one_if_positive(x, PTX: tl.constexpr):
-    # 1 where x > 0, else 0, by a multiplication.
-    if PTX:
-        one = tl.inline_asm_elementwise(
-            "mul.sat.ftz.f32 $0, $1, 0f7F000000;", "=f,f", [x], tl.float32, is_pure=True, pack=1
-        )
-    else:
-        one = tl.where(x > 0, 1.0, 0.0)
-    return one
-
-
-@triton.jit
-def one_if_at_most(x, CAP: tl.constexpr, PTX: tl.constexpr):
-    # 1 where x is at most CAP, or an ulp above it, else 0 (of NaN too), likewise: 2^60 times how
-    # far CAP and an ulp are above it.
-    if PTX:
-        SCALED: tl.constexpr = CAP * 1.00000011920928955 * 1152921504606846976.0
-        one = tl.inline_asm_elementwise(
-            "fma.rn.sat.ftz.f32 $0, $1, 0fDD800000, $2;", "=f,f,f",
-            [x, tl.full((), SCALED, tl.float32)], tl.float32, is_pure=True, pack=1,
-        )  # fmt: skip
-    else:
-        one = tl.where(x <= CAP, 1.0, 0.0)
-    return one
-
-
-@triton.jit
 def exp2_and_less_one(
     x, MODE: tl.constexpr, PTX: tl.constexpr = False, NARROW: tl.constexpr = False
 ):
@@ -228,21 +166,6 @@ def exp2_and_less_one(
         e = y * scale + scale
         less_one = y * scale + (scale - 1.0)
     return e, less_one
-
-
-@triton.jit
-def fast_sine_cosine(angle, PTX: tl.constexpr):
-    # The chip's own, of an angle in radians.
-    if PTX:
-        sine = tl.inline_asm_elementwise(
-            "sin.approx.ftz.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1
-        )
-        cosine = tl.inline_asm_elementwise(
-            "cos.approx.ftz.f32 $0, $1;", "=f,f", [angle], tl.float32, is_pure=True, pack=1
-        )
-    else:
-        sine, cosine = tl.sin(angle), tl.cos(angle)
-    return sine, cosine
 
 
 @triton.jit

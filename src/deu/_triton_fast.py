@@ -13,6 +13,7 @@ from collections import namedtuple
 import triton
 import triton.language as tl
 
+from ._triton_chip import fast_exp2, fast_sine_cosine, one_if_at_most, one_if_positive
 from ._triton_elements import (
     HALF,
     LOG2E,
@@ -26,11 +27,7 @@ from ._triton_elements import (
     at_least,
     at_most,
     exp2_and_less_one,
-    fast_exp2,
-    fast_sine_cosine,
     inverse_unless_tiny,
-    one_if_at_most,
-    one_if_positive,
     sine_cosine,
     smooth_step,
 )
@@ -42,11 +39,7 @@ Fast = namedtuple(
     [
         *("real", "p", "q", "over_p", "over_q", "A", "B", "Af", "Bf"),
         *("p2", "q2", "mean2", "turn2"),  # exponents to base 2
-        *(
-            "mean",
-            "turn",
-            "over_mean",
-        ),  # of roots: their mean and half their distance; else p and q
+        *("mean", "turn", "over_mean"),  # of roots: mean and half the distance; else p and q
         *("hi", "lo"),  # the angle in half turns, in two parts; HALF: hi in radians
         *("At", "Bt"),  # for t > 0: A + Af and B + Bf, of roots A - D/p (but for SINGLE) and B
         *("D", "K"),  # for t > 0: D·(M(q) - M(p)) of roots; what it adds to At and Bt: D·M(q) + K
@@ -118,7 +111,7 @@ def _exponential(x, MODE: tl.constexpr, HOW: tl.constexpr):
 
 
 @triton.constexpr_function
-def _is_real(KIND):
+def is_real(KIND):
     return KIND in (REAL, STEADY)
 
 
@@ -126,7 +119,7 @@ def _is_real(KIND):
 def _by_mean(KIND, MODE, HOW):
     # Whether two roots are but their mean and half their distance: a thread then has five constants
     # of a channel less to keep.
-    return _is_real(KIND) and HOW.CONTINUOUS and MODE == HALF
+    return is_real(KIND) and HOW.CONTINUOUS and MODE == HALF
 
 
 @triton.constexpr_function
@@ -277,22 +270,21 @@ def _response_slope(x, raw, over_r, e, less_one, live, MODE: tl.constexpr, HOW: 
         s = 0.011093775741755962 * raw + 0.06018996983766556
         s = s * raw + 0.23105032742023468
         s = s * raw + 0.49999862909317017
+    elif MODE == SINGLE:
+        s = 1.6794274415588006e-06 * raw + 1.9797809727606364e-05
+        s = s * raw + 0.00019062389037571847
+        s = s * raw + 0.0016023366479203105
+        s = s * raw + 0.011100643314421177
+        s = s * raw + 0.0600568987429142
+        s = s * raw + 0.23104910552501678
+        s = s * raw + 0.4999999701976776
     else:
-        if MODE == SINGLE:
-            s = 1.6794274415588006e-06 * raw + 1.9797809727606364e-05
-            s = s * raw + 0.00019062389037571847
-            s = s * raw + 0.0016023366479203105
-            s = s * raw + 0.011100643314421177
-            s = s * raw + 0.0600568987429142
-            s = s * raw + 0.23104910552501678
-            s = s * raw + 0.4999999701976776
-        else:
-            s = 1.905942008306738e-05 * raw + 0.00019656772201415151
-            s = s * raw + 0.0016046134987846017
-            s = s * raw + 0.011094724759459496
-            s = s * raw + 0.06005515530705452
-            s = s * raw + 0.2310505360364914
-            s = s * raw + 0.5000001788139343
+        s = 1.905942008306738e-05 * raw + 0.00019656772201415151
+        s = s * raw + 0.0016046134987846017
+        s = s * raw + 0.011094724759459496
+        s = s * raw + 0.06005515530705452
+        s = s * raw + 0.2310505360364914
+        s = s * raw + 0.5000001788139343
     along = x * live
     if MODE == HALF and HOW.CONTINUOUS:
         over_r2 = over_r * over_r
@@ -317,7 +309,7 @@ def _basis(x, e1, e2, positive, unit, KIND: tl.constexpr, MODE: tl.constexpr, HO
     # The two functions that y is made of, and their factors on this side of 0.
     h1, h2 = e1, e2
     A, B = unit.A, unit.B
-    if not _is_real(KIND):
+    if not is_real(KIND):
         sine, cosine = _sine_cosine(x, unit, MODE, HOW)
         if KIND == MIXED:
             sine = tl.where(unit.real, 1.0, sine)
@@ -363,17 +355,17 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
         A = _either(positive, unit.At * unit.mean, unit.A * unit.mean, MODE)
         B = unit.B * unit.mean
     first, second = A * live1, B * live2
-    if _is_real(KIND) and not HOW.CONTINUOUS:
+    if is_real(KIND) and not HOW.CONTINUOUS:
         slope = unit.p * first + unit.q * second
         by_mean, by_turn = first, second
-    elif _is_real(KIND) and MODE == SINGLE:
+    elif is_real(KIND) and MODE == SINGLE:
         # Of p and q instead: half a difference would have the rounding errors of the slow root's.
         apart = 0.5 * (first - second)
         by_mean, by_turn = tl.where(moving, first, apart), tl.where(moving, second, -apart)
         slope = unit.p * by_mean + unit.q * by_turn
     else:
         by_mean = _if(moving, first + second)
-        if _is_real(KIND):
+        if is_real(KIND):
             by_turn = second - first
         elif KIND == OSCILLATING:
             by_turn = B * h1 - A * h2
@@ -395,10 +387,10 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
         else:
             slope += D * live2
             to_second, along = _response_slope(x, raw2, unit.over_q, e2, less2, live2, MODE, HOW)
-            from_g = along if _is_real(KIND) else tl.where(unit.real, along, h2)
+            from_g = along if is_real(KIND) else tl.where(unit.real, along, h2)
     if not HOW.CONTINUOUS:
         _, bump = smooth_step(x, MODE, HOW)
-        if _is_real(KIND):
+        if is_real(KIND):
             apart = from_f
             if MODE != SINGLE:
                 apart = (along - unit.q * to_second) - _closed(e1, less1, unit.over_p, MODE)
@@ -431,7 +423,7 @@ def gathered(
             lower += unit.K * unit.over_p * s4
             apart = s5 - unit.q * s7 - unit.over_p * s4
         upper += unit.D * s7
-        if _is_real(KIND):
+        if is_real(KIND):
             s0, s1, s4, s5 = lower, upper, s4 * 0.0, apart
         else:
             s0, s1 = tl.where(unit.real, lower, s0), tl.where(unit.real, upper, s1)

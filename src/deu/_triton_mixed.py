@@ -9,6 +9,7 @@ from collections import namedtuple
 import triton
 import triton.language as tl
 
+from ._triton_chip import fast_exp2
 from ._triton_elements import (
     CRITICAL,
     EXPONENTIAL,
@@ -20,7 +21,6 @@ from ._triton_elements import (
     STEP,
     as_needed,
     at_most,
-    fast_exp2,
     inverse_unless_tiny,
     sine_cosine,
     smooth_step,

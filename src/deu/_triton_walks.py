@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 
 from ._triton import OWN_SUMS, SUMS
+from ._triton_chip import widened
 from ._triton_elements import (
     DOUBLE,
     ENTIRE,
@@ -23,17 +24,15 @@ from ._triton_elements import (
     REAL,
     SHORT,
     SINGLE,
-    STEADY,
     arithmetic,
     at_least,
     at_most,
     gradients,
     neighbour_sums,
     value,
-    widened,
 )
 from ._triton_entire import entire_point
-from ._triton_fast import fast_gradients, fast_unit, fast_value, gathered
+from ._triton_fast import fast_gradients, fast_unit, fast_value, gathered, is_real
 from ._triton_forms import (
     coefficients,
     kept_form,
@@ -66,7 +65,7 @@ def narrow(x, pointer, MODE: tl.constexpr):
 @triton.constexpr_function
 def _is_fast(KIND, MODE, HOW):
     # Whether the chip's own functions do it, see _triton_fast.py.
-    if KIND in (REAL, STEADY):
+    if is_real(KIND):
         return MODE != DOUBLE
     return MODE in (HALF, SHORT) and KIND in (OSCILLATING, MIXED)
 
