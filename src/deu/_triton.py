@@ -78,7 +78,12 @@ def _has_ptx(device: torch.device) -> bool:
 @functools.cache
 def _overlaps(device: torch.device) -> bool:
     """Whether a kernel can be launched while the one before it ends: Hopper and later."""
-    return _has_ptx(device) and torch.cuda.get_device_capability(device) >= (9, 0)
+    return _is_since(device, 9)
+
+
+def _is_since(device: torch.device, major: int) -> bool:
+    """Whether it is a chip of NVIDIA's of this generation or later."""
+    return _has_ptx(device) and torch.cuda.get_device_capability(device)[0] >= major
 
 
 class _Launch:
@@ -135,12 +140,18 @@ def _options(warps: int, registers: int | None = None, overlap: bool = False) ->
     return options
 
 
+def _bits(number: float, dtype: torch.dtype) -> int:
+    """A positive number in a type of 16 bits."""
+    return int(torch.tensor(number, dtype=dtype).view(torch.int16).item())
+
+
 def _how(
     t: Tensor, settings: Settings, lies: Layout, height: int, width: int, tiling: Tiling
 ) -> Any:
     from ._triton_elements import DOUBLE, HALF, SINGLE, How
 
     continuous = settings.solution == "continuous"
+    bound = min(settings.bound, torch.finfo(t.dtype).max)
     mode = {torch.float32: SINGLE, torch.float64: DOUBLE}.get(t.dtype, HALF)
     return How(
         MODE=mode.value,
@@ -148,7 +159,8 @@ def _how(
         EPS=settings.eps,
         SHARPNESS=settings.sharpness,
         MAX_EXPONENT=settings.max_exponent,
-        BOUND=min(settings.bound, torch.finfo(t.dtype).max),
+        BOUND=bound,
+        BOUND_BITS=_bits(bound, t.dtype) if t.element_size() == 2 and _is_since(t.device, 8) else 0,
         PULL=settings.training and not continuous,
         LANES=lies.lanes,
         FLAT=lies.flat,

@@ -69,3 +69,23 @@ def widened(x, TYPE: tl.constexpr, PTX: tl.constexpr):
     else:
         wide = x.to(TYPE)
     return wide
+
+
+@triton.constexpr_function
+def _clamp(BITS, IS_BFLOAT):
+    # The instructions that cut two numbers of 16 bits in one register.
+    name = "bf16x2" if IS_BFLOAT else "f16x2"
+    return (
+        "{ .reg .b32 high, low, cut; "
+        f"mov.b32 high, {BITS * 65537}; mov.b32 low, {(BITS + 32768) * 65537}; "
+        f"min.NaN.{name} cut, $1, high; max.NaN.{name} $0, cut, low; }}"
+    )
+
+
+@triton.jit
+def clamped(x, BITS: tl.constexpr):
+    # x, of 16 bits, cut at plus and minus the number of these bits; NaN stays NaN.
+    IS_BFLOAT: tl.constexpr = x.dtype == tl.bfloat16
+    return tl.inline_asm_elementwise(
+        _clamp(BITS, IS_BFLOAT), "=r,r", [x], x.dtype, is_pure=True, pack=2
+    )

@@ -39,6 +39,7 @@ class How(NamedTuple):
     SHARPNESS: float
     MAX_EXPONENT: float
     BOUND: float
+    BOUND_BITS: int  # in a type of 16 bits, if the chip cuts two of them at once; else 0
     PULL: bool  # whether neighbours pull singular coefficients outward
     LANES: bool  # channels lie along memory, and a tile holds many
     FLAT: bool  # all positions of a channel lie at one stride

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from ._triton import OWN_SUMS, SUMS
-from ._triton_chip import widened
+from ._triton_chip import clamped, widened
 from ._triton_elements import (
     DOUBLE,
     ENTIRE,
@@ -91,10 +91,11 @@ def _unit(
 
 
 @triton.jit
-def _bounded(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+def _bounded(x, unit, pointer, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    # In the type that the pointer points to.
     # KIND = ENTIRE: every element brings its own kind, and there may be one of this.
     if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
-        y = mixed_value(x, unit, MODE, HOW)
+        y = plain_value(x, unit, MODE, HOW)
     elif _is_fast(KIND, MODE, HOW):
         y = fast_value(x, unit, KIND, MODE, HOW)
     elif KIND == ENTIRE:
@@ -104,8 +105,12 @@ def _bounded(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr)
         y = tl.where(unit.kind == ENTIRE, at_seam, y)
     else:
         y = value(x, unit, KIND, MODE, HOW)
-    bound = tl.full((), HOW.BOUND, y.dtype)
-    return at_least(at_most(y, bound, MODE), -bound, MODE)
+    if HOW.BOUND_BITS > 0 and MODE != DOUBLE:  # to round and to cut is to cut and to round
+        found = clamped(y.to(pointer.dtype.element_ty), HOW.BOUND_BITS)
+    else:
+        bound = tl.full((), HOW.BOUND, y.dtype)
+        found = narrow(at_least(at_most(y, bound, MODE), -bound, MODE), pointer, MODE)
+    return found
 
 
 @triton.jit
@@ -312,7 +317,7 @@ def forward_walk(
     y_at, _ = _tile(y, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
-        found = narrow(_bounded(x, unit, KIND, MODE, HOW), y.pointer, MODE)
+        found = _bounded(x, unit, y.pointer, KIND, MODE, HOW)
         _store(y_at, found, inside, HOW)
         position, outer, inner = _next(position, outer, inner, walk, HOW)
         t_at, inside = _tile(t, position, outer, inner, walk, HOW)
