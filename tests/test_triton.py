@@ -131,7 +131,8 @@ def inputs(name: str, dtype: torch.dtype) -> tuple[Tensor, list[Tensor], int]:
     [
         ("paper", torch.float32),
         ("continuous", torch.float32),
-        ("continuous", torch.bfloat16),  # whose tiles are taken in halves
+        ("paper", torch.bfloat16),  # whose tiles are taken in halves
+        ("continuous", torch.bfloat16),
     ],
     ids=str,
 )
@@ -150,10 +151,93 @@ def test_every_type(dtype: torch.dtype, layout: str, solution: str) -> None:
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_outward_gravitation(dtype: torch.dtype, layout: str) -> None:
     t, coefficients, dim = inputs(layout, dtype)
     compare(t, coefficients, dim=dim, training=True)
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("lanes", [False, True])
+def test_values_of_slow_and_large_responses(
+    lanes: bool, dtype: torch.dtype, solution: str, where: str
+) -> None:
+    # Of a and b with c from just above eps on: 1/c, and the root c/b, are at their worst there;
+    # what forward may compute in a short way and what not has its limits among them.
+    grid = itertools.product((0.02, 0.3, 1.0), (0.0, 0.15, 1.0), (0.011, 0.02, 0.05, 0.1, 0.3, 1.0))
+    a, b, c = (torch.tensor(x).repeat(2) for x in zip(*grid, strict=True))
+    sign = torch.tensor([1.0, -1.0]).repeat_interleave(len(a) // 2)
+    coefficients = [x.to(DEVICE) for x in (a, b, sign * c, 0.5 * sign, torch.full_like(a, -0.3))]
+    t = torch.linspace(-6, 6, 12).to(dtype)[:, None].repeat(1, len(a)).to(DEVICE)
+    if not lanes:
+        t = t.T.contiguous()
+    settings = Settings(int(lanes), solution, 0.01, 100.0, 3.0, 1e9, float("inf"), False)
+    y, _ = _triton.forward(t, tuple(coefficients), settings)
+    options = {**settings._asdict(), "max_grad_norm": None}
+    truth = deu.reference.deu(t.double(), *(p.double() for p in coefficients), **options)
+    error = ((y.double() - truth).abs() / truth.abs().clamp(min=1)).max().item()
+    assert error <= TOLERANCE[dtype], f"off by {error:.2g}"
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_values_beside_another_kind(dtype: torch.dtype, solution: str, where: str) -> None:
+    # Side by side with a harmless one, each unit has the form that serves all kinds, which a
+    # neighbour that needs more would keep from it.  Some grow, far and with large c1 and c2.
+    other = (0.0, 0.7, 0.0, 0.2, 0.0) if solution == "paper" else (0.5, 1.5, 0.5, 0.2, 0.1)
+    pairs = torch.tensor(
+        [
+            (unit, other)
+            for unit in [
+                *((*abc, 0.4, -0.3) for abc in TEN),
+                *((-a, -b, -c, 3.0, -2.0) for a, b, c in TEN),
+                (0.1989, -0.6913, 0.6663, 6.233, 1.397),
+                (0.6002, 0.537, 0.7182, -3.647, -2.922),
+                (-0.094, -0.168, -1.072, -0.3155, -2.221),
+                (1.0, 201.0, 10100.0, 0.1, -8.0),
+            ]
+        ]
+    )
+    far = 10 ** torch.tensor([1.5, 5, 18.5, 20, 30])
+    t = torch.cat([torch.linspace(-8, 8, 41), far, -far]).to(dtype)[:, None].repeat(1, 2).to(DEVICE)
+    settings = Settings(1, solution, 0.01, 100.0, 3.0, 1000.0, float("inf"), False)
+    options = {**settings._asdict(), "max_grad_norm": None}
+    for pair in pairs:
+        coefficients = [p.contiguous().to(DEVICE) for p in pair.T]
+        y, _ = _triton.forward(t, tuple(coefficients), settings)
+        assert y[:, 0].isfinite().all(), pair
+        truth = deu.reference.deu(t.double(), *(p.double() for p in coefficients), **options)
+        error = ((y.double() - truth).abs() / truth.abs().clamp(min=1))[:42].max().item()
+        assert error <= TOLERANCE[dtype], f"{pair[0].tolist()}: off by {error:.2g}"
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("lanes", [False, True])
+def test_values_are_cut_at_the_bound(lanes: bool, dtype: torch.dtype, where: str) -> None:
+    bound = 1.7  # which no type of 16 bits has
+    shape = (5, 9, 3, 3)
+    t = (20 * torch.randn(shape, dtype=torch.float64)).to(dtype).to(DEVICE)
+    if lanes:
+        t = t.contiguous(memory_format=torch.channels_last)
+    coefficients = tuple(p.to(DEVICE) for p in every_subspace(9, torch.float32))
+    cut, free = (
+        _triton.forward(t, coefficients, Settings(1, "paper", 0.01, 100.0, 3.0, b, 1.0, False))[0]
+        for b in (bound, 1e9)
+    )
+    want = free.clamp(-bound, bound)
+    assert (want == free).any()
+    assert (want != free).any()
+    off = (cut - want).abs().max().item()
+    assert off <= (0 if GPU else torch.finfo(dtype).eps)  # the interpreter cuts digits off
+    t[0, :, 0, 0] = float("nan")
+    cut, _ = _triton.forward(
+        t, coefficients, Settings(1, "paper", 0.01, 100.0, 3.0, bound, 1.0, False)
+    )
+    assert cut[0, :, 0, 0].isnan().all()
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "channels_last"])

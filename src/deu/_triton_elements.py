@@ -93,8 +93,8 @@ def inverse(x):
 
 @triton.jit
 def as_needed(p, q, A, B, Af, Bf, MODE: tl.constexpr, GRADIENTS: tl.constexpr):
-    # The numbers from which a unit's constants are made: for values of 16 bits float32 is enough.
-    TYPE: tl.constexpr = tl.float32 if MODE == HALF and not GRADIENTS else tl.float64
+    # The numbers from which a unit's constants are made: for values float32 is enough.
+    TYPE: tl.constexpr = tl.float64 if GRADIENTS or MODE == SINGLE else tl.float32
     return p.to(TYPE), q.to(TYPE), A.to(TYPE), B.to(TYPE), Af.to(TYPE), Bf.to(TYPE)
 
 
@@ -237,8 +237,8 @@ def sine_cosine(
 
 
 @triton.jit
-def smooth_step(x, MODE: tl.constexpr, HOW: tl.constexpr):
-    # σ(s·x) and its slope s·σ'(s·x), the bump that stands for the Dirac term.
+def _fall(x, MODE: tl.constexpr, HOW: tl.constexpr):
+    # e^(-s·|x|) and 1/(1 + that).
     fall = -tl.abs(x * (HOW.SHARPNESS * LOG2E))
     if HOW.MODE == DOUBLE:
         fall, _ = exp2_and_less_one(fall, MODE)
@@ -248,8 +248,22 @@ def smooth_step(x, MODE: tl.constexpr, HOW: tl.constexpr):
         r = fast_inverse(1.0 + fall, HOW.PTX)
         if MODE == DOUBLE:
             fall, r = fall.to(tl.float64), r.to(tl.float64)
+    return fall, r
+
+
+@triton.jit
+def smooth_step(x, MODE: tl.constexpr, HOW: tl.constexpr):
+    # σ(s·x) and its slope s·σ'(s·x), the bump that stands for the Dirac term.
+    fall, r = _fall(x, MODE, HOW)
     tail = fall * r
     return tl.where(x > 0, r, tail), tail * r * HOW.SHARPNESS
+
+
+@triton.jit
+def smooth_bump(x, MODE: tl.constexpr, HOW: tl.constexpr):
+    # σ'(s·x) alone.
+    fall, r = _fall(x, MODE, HOW)
+    return fall * r * r
 
 
 # A unit's constants in the precision of its arithmetic.

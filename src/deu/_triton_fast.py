@@ -29,7 +29,7 @@ from ._triton_elements import (
     exp2_and_less_one,
     inverse_unless_tiny,
     sine_cosine,
-    smooth_step,
+    smooth_bump,
 )
 
 # The constants of a unit.  Of two roots p is the larger in size.  But for SINGLE it is at least
@@ -51,10 +51,20 @@ FAST_ROOT = tl.constexpr(1.0)
 
 
 @triton.jit
+def in_half_turns(q, MODE: tl.constexpr):
+    # The angle at t = 1 in half turns, in two parts of float32; HALF: in radians, in one.
+    if MODE != HALF:
+        q = q * 0.31830988618379067
+    hi = q.to(tl.float32)
+    return hi, (q - hi.to(q.dtype)).to(tl.float32)
+
+
+@triton.jit
 def fast_unit(
     kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr
 ):
     TYPE: tl.constexpr = tl.float32
+    hi, lo = in_half_turns(tl.where(kind == REAL, 0.0, q), MODE)
     p, q, A, B, Af, Bf = as_needed(p, q, A, B, Af, Bf, MODE, GRADIENTS)
     real = kind == REAL
     D = tl.where(real, Bf, 0.0)
@@ -68,11 +78,6 @@ def fast_unit(
     closed = tl.where(real, D * over_p, -Af)
     mean = tl.where(real, (p + q) * 0.5, p)
     turn = tl.where(real, (q - p) * 0.5, q)
-    angle = tl.where(real, 0.0, q)
-    if MODE != HALF:
-        angle = angle * 0.31830988618379067
-    hi = angle.to(TYPE)
-    lo = (angle - hi.to(angle.dtype)).to(TYPE)
     return Fast(
         real,
         p1.to(TYPE),
@@ -389,14 +394,17 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
             to_second, along = _response_slope(x, raw2, unit.over_q, e2, less2, live2, MODE, HOW)
             from_g = along if is_real(KIND) else tl.where(unit.real, along, h2)
     if not HOW.CONTINUOUS:
-        _, bump = smooth_step(x, MODE, HOW)
+        # s multiplies a constant; in channels_last, where constants are many, the bump.
+        bump, s = smooth_bump(x, MODE, HOW), HOW.SHARPNESS
+        if HOW.LANES or HOW.SHARPNESS > 1e10:  # which would overflow
+            bump, s = bump * s, 1.0
         if is_real(KIND):
             apart = from_f
             if MODE != SINGLE:
                 apart = (along - unit.q * to_second) - _closed(e1, less1, unit.over_p, MODE)
-            slope += bump * (unit.D * apart)
+            slope += bump * ((s * unit.D) * apart)
         else:
-            slope += bump * (unit.Af * from_f + unit.Bf * from_g)
+            slope += bump * ((s * unit.Af) * from_f + (s * unit.Bf) * from_g)
     return (
         g * slope, gx * by_mean, gx * by_turn, g * h1, g * h2,
         gp * from_f, gp * from_g, gp * to_first, gp * to_second,

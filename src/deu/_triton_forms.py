@@ -32,13 +32,16 @@ from ._triton_rows import (
 # Which arithmetic a neuron needs depends on its numbers: how large those of the response are
 # (AHEAD), all of them (NUMBER) and a frequency; how slow a real root is; and, for gradients, how
 # steep the numbers are in the coefficients, which is how much they amplify rounding errors.
-_FAST_AHEAD, _FAST_NUMBER, _FAST_STEEP = tl.constexpr(4.0), tl.constexpr(4.0), tl.constexpr(24.0)
+_FAST_AHEAD, _FAST_NUMBER = tl.constexpr(4.0), tl.constexpr(4.0)
 _HALF_AHEAD, _HALF_ROOT, _HALF_STEEP = tl.constexpr(8.0), tl.constexpr(0.5), tl.constexpr(500.0)
-_HALF_FAST_STEEP, _HALF_REAL_STEEP = tl.constexpr(16.0), tl.constexpr(80.0)
+_HALF_FAST_STEEP, _HALF_REAL_STEEP = tl.constexpr(16.0), tl.constexpr(250.0)
+_HALF_PAPER_STEEP = tl.constexpr(80.0)  # of real roots too
 _HALF_FREQUENCY = tl.constexpr(16.0)
-_NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(64.0), tl.constexpr(64.0)
+_NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(72.0), tl.constexpr(64.0)
 _REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(12.0)
 _GROWTH = tl.constexpr(0.25)
+_FAST_VALUE, _SINE_VALUE, _SINE_GROWN = tl.constexpr(16.0), tl.constexpr(8.0), tl.constexpr(12.0)
+_HALF_VALUE, _CLOSED_VALUE = tl.constexpr(32.0), tl.constexpr(256.0)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
 # Of a root by a, times what its sum has of the other root's.
 _FAST_SHIFT, _HALF_SHIFT = tl.constexpr(48.0), tl.constexpr(600.0)
@@ -100,6 +103,14 @@ def _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS: tl.constexpr):
 
 
 @triton.jit
+def _may_be_steep(a, b, c, A, B, Af, Bf):
+    # Whether _steepest may be above _BY_DOUBLE: a few comparisons, which nearly all units pass.
+    size = tl.maximum(tl.abs(a), tl.maximum(tl.abs(b), tl.abs(c)))
+    apart = tl.abs(b * b - 4.0 * a * c) >= 0.01
+    return (apart & (size <= 100.0) & (largest_of(A, B, Af, Bf) <= 1e3)) == 0
+
+
+@triton.jit
 def _shorter(a, b, c, p, q, A, B, Af, Bf):
     # In float32, which is enough to choose an arithmetic, and a third of the code.
     a, b, c, p, q = _short(a), _short(b), _short(c), _short(p), _short(q)
@@ -109,6 +120,60 @@ def _shorter(a, b, c, p, q, A, B, Af, Bf):
 @triton.jit
 def _short(x):
     return x.to(tl.float32)
+
+
+@triton.jit
+def _fast_gradients(
+    kind, p, q, A, B, ahead, Bf, steepest, CONTINUOUS: tl.constexpr, HOW: tl.constexpr
+):
+    # Whether the chip's own functions have the digits that gradients need.
+    own, root = tl.maximum(tl.abs(A), tl.abs(B)), tl.maximum(tl.abs(p), tl.abs(q))
+    wave, real, single = kind == OSCILLATING, kind == REAL, kind == EXPONENTIAL
+    fast = (root >= FAST_ROOT) | (real == 0)
+    if CONTINUOUS:  # where an oscillation grows, time stops
+        few = root * root * tl.abs(Bf) * own <= (_HALF_SHIFT if HOW.MODE == HALF else _FAST_SHIFT)
+        fast = fast & ((p <= 0) | (wave == 0)) & (few | (real == 0))
+    else:  # the bump multiplies the response near t = 0
+        fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
+    if HOW.MODE == HALF:
+        fast = fast & (ahead <= _HALF_AHEAD) & (steepest <= _HALF_FAST_STEEP)
+        fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (single == 0))
+    else:
+        fast = fast & (ahead <= _FAST_AHEAD) & (own <= _FAST_NUMBER)
+        fast = fast & ((root <= _FAST_DECAY) | ((real | single) == 0))
+    return fast
+
+
+@triton.constexpr_function
+def _growth(HOW):
+    # What an exponential comes up to.
+    return 2.718281828459045 ** min(HOW.MAX_EXPONENT, 40.0)
+
+
+@triton.jit
+def _fast_value(kind, p, q, A, B, ahead, CONTINUOUS: tl.constexpr, HOW: tl.constexpr):
+    # The same for values, where all that is lost is lost in (e^(pt) - 1)/p, if it is taken as that.
+    wave, real, single = kind == OSCILLATING, kind == REAL, kind == EXPONENTIAL
+    larger, slower = tl.maximum(tl.abs(p), tl.abs(q)), tl.minimum(tl.abs(p), tl.abs(q))
+    if HOW.MODE == HALF:
+        fast = ahead <= _HALF_VALUE
+        fast = fast & ((ahead <= _CLOSED_VALUE * tl.abs(p)) | (single == 0))
+        if HOW.LANES and not CONTINUOUS:
+            larger = slower
+        fast = fast & ((ahead <= _CLOSED_VALUE * larger) | (real == 0))
+    else:
+        own = tl.maximum(tl.abs(A), tl.abs(B))
+        fast = tl.maximum(ahead, own) <= _FAST_VALUE
+        fast = fast & ((ahead <= _FAST_VALUE * larger) | (real == 0))
+        if HOW.LANES and CONTINUOUS:  # an exponent whose mean is held is a difference
+            fast = fast & ((larger <= _FAST_DECAY) | (real == 0))
+        elif HOW.LANES:  # by the chip's sine, of which an exponential makes more
+            grown = _growth(HOW) * tl.where(p > 0, own + ahead, own)
+            fast = fast & ((tl.maximum(ahead, own) <= _SINE_VALUE) | (wave == 0))
+            fast = fast & ((grown <= _SINE_GROWN) | (wave == 0))
+    if CONTINUOUS:
+        fast = fast & ((p <= 0) | (wave == 0))
+    return fast
 
 
 @triton.jit
@@ -123,7 +188,6 @@ def _tier(
         steepest = _steepest(a, b, c, kind, p, q, A, B, Af, Bf, CONTINUOUS)
     largest = largest_of(A, B, Af, Bf)
     wave, real = kind == OSCILLATING, kind == REAL
-    rooted = real | (kind == EXPONENTIAL)
     trusted = (tl.abs(p) <= _FASTEST) & (tl.abs(q) <= _FASTEST)
     trusted = trusted & ((tl.abs(p) >= _SLOWEST) | (kind != EXPONENTIAL))
     if HOW.MODE == DOUBLE:
@@ -140,28 +204,20 @@ def _tier(
             grown = (tl.maximum(p, q) <= _GROWTH) & (p + q <= 0)
             trusted = trusted & (grown | (real == 0))
         trusted = trusted & ((tl.abs(q) <= _FREQUENCY) | (wave == 0))
-        fast = steepest <= (_HALF_FAST_STEEP if HOW.MODE == HALF else _FAST_STEEP)
-        fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) >= FAST_ROOT) | (real == 0))
-        if CONTINUOUS:  # where an oscillation grows, time stops
-            fast = fast & ((p <= 0) | (wave == 0))
-        else:  # the bump multiplies the response near t = 0
-            fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
-        own = tl.maximum(tl.abs(A), tl.abs(B))
-        if CONTINUOUS and (GRADIENTS or HOW.MODE != HALF):
-            shift = tl.maximum(p * p, q * q) * tl.abs(Bf) * own
-            few = shift <= (_HALF_SHIFT if HOW.MODE == HALF else _FAST_SHIFT)
-            fast = fast & (few | (real == 0))
+        if GRADIENTS:
+            fast = _fast_gradients(kind, p, q, A, B, ahead, Bf, steepest, CONTINUOUS, HOW)
+        else:
+            fast = _fast_value(kind, p, q, A, B, ahead, CONTINUOUS, HOW)
         if HOW.MODE == HALF:
-            trusted = trusted & (steepest <= tl.where(real, _HALF_REAL_STEEP, _HALF_STEEP))
-            fast = fast & (ahead <= _HALF_AHEAD)
-            fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (kind != EXPONENTIAL))
             fast = fast & ((tl.abs(q) <= _HALF_FREQUENCY) | (wave == 0))
+            ROOTS: tl.constexpr = _HALF_REAL_STEEP if CONTINUOUS else _HALF_PAPER_STEEP
+            trusted = trusted & (steepest <= tl.where(real, ROOTS, _HALF_STEEP))
             mode = tl.where(trusted, tl.where(fast, HALF, SINGLE), DOUBLE)
+            if GRADIENTS and CONTINUOUS:
+                short = wave & (p <= 0) & (ahead <= _FAST_AHEAD) & (steepest <= _STEEP)
+                mode = tl.where(short & (mode == SINGLE), SHORT, mode)
         else:
             trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
-            fast = fast & (ahead <= _FAST_AHEAD)
-            fast = fast & ((tl.maximum(tl.abs(p), tl.abs(q)) <= _FAST_DECAY) | (rooted == 0))
-            fast = fast & (own <= _FAST_NUMBER)
             mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
     return mode
 
@@ -172,9 +228,9 @@ def normal_form(a, b, c, c1, c2, CONTINUOUS: tl.constexpr, HOW: tl.constexpr):
     eps = tl.full((), HOW.EPS, tl.float64)
     if CONTINUOUS:
         a, b, c = continuous_snap(a, b, c, eps)
-        row = continuous_row(a, b, c, eps)
-        seam = row == 0
-        if HOW.MODE != DOUBLE:
+        if HOW.MODE == DOUBLE:
+            row = continuous_row(a, b, c, eps)
+        else:
             # Narrow tensors have no digits that the closed forms lose, but right at a seam; and
             # they are ten times as fast.
             row = continuous_row(a, b, c, eps, 1)
@@ -182,9 +238,9 @@ def normal_form(a, b, c, c1, c2, CONTINUOUS: tl.constexpr, HOW: tl.constexpr):
         kind = continuous_kind(row)
         if HOW.MODE != DOUBLE:
             x, y, z, u, v, E, F, Ef, Ff = _shorter(a, b, c, p, q, A, B, Af, Bf)
-            steep = _steepest(x, y, z, kind, u, v, E, F, Ef, Ff, CONTINUOUS)
-            seam = seam & ((steep <= _BY_DOUBLE) == 0)
-            if any_of(seam, HOW):
+            if any_of(_may_be_steep(x, y, z, E, F, Ef, Ff), HOW):
+                steep = _steepest(x, y, z, kind, u, v, E, F, Ef, Ff, CONTINUOUS)
+                seam = (continuous_row(a, b, c, eps) == 0) & ((steep <= _BY_DOUBLE) == 0)
                 row = tl.where(seam, 0, row)
                 kind = continuous_kind(row)
                 p, q, A, B, Af, Bf = continuous_solve(row, a, b, c, c1, c2)

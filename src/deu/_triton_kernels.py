@@ -42,6 +42,7 @@ from ._triton_walks import (
     forward_alone,
     forward_walk,
     has_fast,
+    has_short,
     has_steady,
     holds,
     keep_own,
@@ -187,14 +188,18 @@ def backward(
             )
     elif HOW.LANES:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        slow, any_slow, fast, waves, reals = facts(kind, mode, walk.mask, HOW)
+        NEXT: tl.constexpr = SHORT if has_short(OSCILLATING, HOW) else SINGLE
+        seen = kind
+        if has_short(OSCILLATING, HOW):  # then waves that need more are none
+            seen = tl.where(mode == SINGLE, ENTIRE, kind)
+        slow, any_slow, fast, waves, reals = facts(seen, mode, walk.mask, HOW)
         if waves and fast:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
             )
         elif waves:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, NEXT, HOW
             )
         elif reals and fast:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
@@ -231,6 +236,10 @@ def backward(
                     s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                         t, g, out, walk, kind, p, q, A, B, Af, Bf, STEADY, FAST, HOW
                     )
+                elif has_short(KIND, HOW) and mode == SHORT:
+                    s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SHORT, HOW
+                    )
                 elif has_fast(KIND, HOW) and mode != SINGLE:
                     s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                         t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW
@@ -247,6 +256,7 @@ def backward(
                 if holds(slow, i, HOW):
                     backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW, ALONE)
     if HOW.PULL:
+        PLAIN: tl.constexpr = SHORT if HOW.MODE == HALF else SINGLE
         a, b, c = singular_coefficients(a_ptr, b_ptr, c_ptr, walk.channel, walk.mask, HOW)
         pulled = is_singular(a, HOW) | is_singular(b, HOW) | is_singular(c, HOW)
         pulled = pulled & walk.mask
@@ -273,8 +283,8 @@ def backward(
             elif mode == DOUBLE:
                 neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, ALONE)
             elif kind == REAL:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, REAL, SINGLE, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, REAL, SHORT, HOW)
             elif kind == OSCILLATING:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, SINGLE, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, PLAIN, HOW)
             else:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, CRITICAL, SINGLE, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, CRITICAL, PLAIN, HOW)

@@ -41,7 +41,13 @@ from ._triton_forms import (
     singular_coefficients,
     store,
 )
-from ._triton_mixed import mixed_gradients, mixed_neighbour_sums, mixed_unit, mixed_value
+from ._triton_mixed import (
+    mixed_gradients,
+    mixed_neighbour_sums,
+    mixed_unit,
+    plain_unit,
+    plain_value,
+)
 
 # Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
 # and of what is beyond the stop; ten of the neighbour's; and of the inputs.
@@ -82,7 +88,10 @@ def _unit(
     KIND: tl.constexpr, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
     if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
-        unit = mixed_unit(kind, p, q, A, B, Af, Bf, MODE, GRADIENTS, HOW)
+        if GRADIENTS:
+            unit = mixed_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
+        else:
+            unit = plain_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
     elif _is_fast(KIND, MODE, HOW):
         unit = fast_unit(kind, p, q, A, B, Af, Bf, MODE, GRADIENTS, HOW)
     else:
@@ -274,6 +283,12 @@ def occurs(KIND, HOW):
 def has_fast(KIND, HOW):
     # Whether there is a faster arithmetic than SINGLE for the kind.
     return KIND in (OSCILLATING, REAL) or (HOW.MODE == HALF and KIND == EXPONENTIAL)
+
+
+@triton.constexpr_function
+def has_short(KIND, HOW):
+    # Whether there is one between the fastest and SINGLE for gradients.
+    return KIND == OSCILLATING and HOW.CONTINUOUS and HOW.MODE == HALF
 
 
 @triton.constexpr_function
@@ -507,19 +522,41 @@ def backward_walk(
     )  # fmt: skip
 
 
+@triton.constexpr_function
+def _is_mixed_neighbour(KIND, MODE):
+    # Whether its sums are those of _triton_mixed.py.
+    return MODE == SHORT and KIND in (MIXED, REAL)
+
+
+@triton.jit
+def _pulled(
+    x, g, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs,
+    KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
+    # The sums of a neighbour with what elements add to them, and that of the inputs.
+    if _is_mixed_neighbour(KIND, MODE):
+        n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = mixed_neighbour_sums(x, g, unit, KIND, MODE, HOW)
+    else:
+        n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = neighbour_sums(x, g, unit, KIND, MODE, HOW)
+    return (
+        s0 + n0, s1 + n1, s2 + n2, s3 + n3, s4 + n4, s5 + n5, s6 + n6, s7 + n7, s8 + n8, s9 + n9,
+        inputs + x,
+    )  # fmt: skip
+
+
 @triton.jit
 def neighbour_walk(
     t, g, sums_ptr, walk, kind, p, q, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
 ):
-    if MODE == SHORT:
-        unit = mixed_unit(kind, p, q, p, p, p, p, MODE, True, HOW)
+    if _is_mixed_neighbour(KIND, MODE):
+        unit = mixed_unit(kind, p, q, p, p, p, p, MODE, HOW)
     else:
         unit = arithmetic(kind, p, q, p, p, p, p, MODE, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     HEIGHT: tl.constexpr = HOW.HEIGHT
     WIDTH: tl.constexpr = HOW.WIDTH
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
-    z = tl.zeros((HEIGHT, WIDTH), TYPE)
+    z = tl.zeros(_part(HOW), TYPE)
     s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs = z, z, z, z, z, z, z, z, z, z, z
     position, outer, inner = _start(walk, HOW)
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
@@ -530,26 +567,17 @@ def neighbour_walk(
         position, outer, inner = _next(position, outer, inner, walk, HOW)
         t_at, inside = _tile(t, position, outer, inner, walk, HOW)
         g_at, _ = _tile(g, position, outer, inner, walk, HOW)
-        if MODE == SHORT:
-            n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = mixed_neighbour_sums(
-                x, gradient, unit, MODE, HOW
-            )
-        else:
-            n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = neighbour_sums(
-                x, gradient, unit, KIND, MODE, HOW
-            )
-        s0 += n0
-        s1 += n1
-        s2 += n2
-        s3 += n3
-        s4 += n4
-        s5 += n5
-        s6 += n6
-        s7 += n7
-        s8 += n8
-        s9 += n9
-        inputs += x
-    zero = tl.zeros((HEIGHT, WIDTH), TYPE)
+        if HOW.HALVES:
+            x, x_other = _halves(x, HOW)
+            gradient, g_other = _halves(gradient, HOW)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs = _pulled(
+                x_other, g_other, unit,
+                s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs, KIND, MODE, HOW,
+            )  # fmt: skip
+        s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs = _pulled(
+            x, gradient, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs, KIND, MODE, HOW
+        )
+    zero = tl.zeros(_part(HOW), TYPE)
     s0, s1, s2, s3, s4, s5, s6, s7 = summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW)
     s8, s9, inputs, _, _, _, _, _ = summed(s8, s9, inputs, zero, zero, zero, zero, zero, HOW)
     _keep(sums_ptr, OWN, s0, walk, HOW)
