@@ -32,35 +32,39 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
     float64, of which the paper's solution has more.
     """
     size, large = t.element_size(), t.numel() >= _LARGE
-    short = size == 2 and settings.solution == "continuous"
+    continuous = settings.solution == "continuous"
     if not backward:
-        return _forward(size, large, lanes, short)
+        return _forward(size, large, lanes, continuous)
     if lanes and size == 8:
         return Tiling(4, 4, 3, 168, 2)
-    if lanes and short:
-        return Tiling(4, 8, 3, 168, 4, together=8)
+    if lanes and size == 2:  # the paper's rows side by side have too many constants for eight
+        return Tiling(4, 8, 3, 168, 4, together=8 if continuous else 2)
     if lanes:
         # A thread with two channels instead of four keeps their constants in its registers.  Each
         # program leaves sums, and of the paper's solution in training more than twice as many.
-        warps = 4 if not large else 2 if settings.solution == "continuous" else 8
+        warps = 4 if not large else 2 if continuous else 8
         return Tiling(warps, 4, 16 // warps, 128, 4, together=2)
-    if short:
-        return Tiling(2, 8, 16, 128, 5) if large else Tiling(2, 8, 8, 128, 4)
+    if size == 2 and not large:
+        return Tiling(2, 8, 8, 128, 4)
+    if size == 2:
+        return Tiling(4, 8, 16, 128, 4 if continuous else 5)
     if not large:
         return Tiling(4, 4, 4, 128, 4)
-    if settings.solution == "continuous":
-        return Tiling(4, 4, 15, 96, 4)
-    return Tiling(4, 4, 16, 128, 4)
+    return Tiling(4, 4, 15 if continuous else 20, 96, 4)
 
 
-def _forward(size: int, large: bool, lanes: bool, short: bool) -> Tiling:
+def _forward(size: int, large: bool, lanes: bool, continuous: bool) -> Tiling:
+    if lanes and large and size == 2:
+        return Tiling(4, 16, 8, 128, 4) if continuous else Tiling(2, 16, 12, 128, 4, together=4)
+    if lanes and large and size == 4:
+        return Tiling(4, 8, 32, 128, 4) if continuous else Tiling(4, 8, 16, 128, 5)
     if lanes:
-        return Tiling(4, 16 if size == 2 and large else 8, 4, 128, 4)
+        return Tiling(4, 8, 4, 128, 4)
     if not large:
         return Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
-    if short:
-        return Tiling(2, 16, 16, 96, 5)
-    return Tiling(4, 16, 8, 128, 5) if size == 2 else Tiling(4, 8, 16, 128, 5)
+    if size == 2:
+        return Tiling(2, 16, 16, 96, 5) if continuous else Tiling(4, 16, 8, 128, 5)
+    return Tiling(4, 8, 32, 128, 5)
 
 
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
