@@ -26,7 +26,7 @@ from ._triton_elements import (
     sine_cosine,
     smooth_step,
 )
-from ._triton_fast import _response, _responses, _sine_cosine, in_half_turns
+from ._triton_fast import _cap2, _response, _responses, _sine_cosine, in_half_turns
 
 Mixed = namedtuple(
     "Mixed",
@@ -53,12 +53,6 @@ Plain = namedtuple(
         *("A", "B", "G", "A1", "B1", "D", "Q", "P", "K"),
     ],
 )
-
-
-@triton.constexpr_function
-def _cap2(HOW):
-    # Of exponents, to base 2.
-    return min(HOW.MAX_EXPONENT, 40.0) * LOG2E.value
 
 
 @triton.jit
@@ -141,7 +135,7 @@ def plain_value(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
 @triton.jit
 def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
     TYPE: tl.constexpr = tl.float32
-    LIMIT: tl.constexpr = HOW.MAX_EXPONENT if HOW.MAX_EXPONENT < 40.0 else 40.0
+    CAP: tl.constexpr = _cap2(HOW)
     hi, lo = in_half_turns(tl.where(kind == OSCILLATING, q, 0.0), MODE)
     real, step, polynomial = kind == REAL, kind == STEP, kind == POLYNOMIAL
     oscillating, critical = kind == OSCILLATING, kind == CRITICAL
@@ -168,7 +162,7 @@ def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
         over_q.to(TYPE),
         (p * LOG2E).to(TYPE),
         (tl.where(wave, p, root) * LOG2E).to(TYPE),
-        tl.full((), LIMIT * LOG2E, TYPE),
+        tl.full((), CAP, TYPE),
         hi,
         lo,
         turn.to(TYPE),
