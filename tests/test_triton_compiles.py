@@ -25,7 +25,6 @@ solution, dtype, layout, chip = sys.argv[1], getattr(torch, sys.argv[2]), sys.ar
 _triton._processors = lambda device: 132
 _triton._has_ptx = lambda device: True
 _triton._is_since = lambda device, major: int(chip) >= 10 * major
-_triton._overlaps = lambda device: int(chip) >= 90
 t = torch.empty(int(sys.argv[5]), 64, 56, 56, dtype=dtype, device="meta")
 if layout == "channels_last":
     t = t.to(memory_format=torch.channels_last)

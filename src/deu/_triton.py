@@ -76,11 +76,6 @@ def _has_ptx(device: torch.device) -> bool:
 
 
 @functools.cache
-def _overlaps(device: torch.device) -> bool:
-    """Whether a kernel can be launched while the one before it ends: Hopper and later."""
-    return _is_since(device, 9)
-
-
 def _is_since(device: torch.device, major: int) -> bool:
     """Whether it is a chip of NVIDIA's of this generation or later."""
     return _has_ptx(device) and torch.cuda.get_device_capability(device)[0] >= major
@@ -177,7 +172,7 @@ def _how(
         # In the interpreter too, which then tests what NVIDIA's chips run.
         FACTORS=_has_ptx(t.device) or t.device.type == "cpu",
         KEEP=False,
-        OVERLAP=_overlaps(t.device),
+        OVERLAP=_is_since(t.device, 9),  # Hopper
     )
 
 
