@@ -82,6 +82,19 @@ def _exact_interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+def relative(got: Tensor, truth: Tensor) -> Tensor:
+    """What each number is off by, relative to max(1, |truth|)."""
+    return (got.double() - truth).abs() / truth.abs().clamp(min=1)
+
+
+def values(t: Tensor, coefficients: list[Tensor], settings: Settings) -> tuple[Tensor, Tensor]:
+    """Values by the kernels, and what they are off by."""
+    y, _ = _triton.forward(t, tuple(coefficients), settings)
+    options = {**settings._asdict(), "max_grad_norm": None}
+    wide = [p.double() for p in coefficients]
+    return y, relative(y, deu.reference.deu(t.double(), *wide, **options))
+
+
 def compare(
     t: Tensor,
     coefficients: list[Tensor],
@@ -112,7 +125,7 @@ def compare(
         allowed = TOLERANCE[dtype]
         if name in NAMES and training:
             allowed = max(allowed, PULL, TOLERANCE[t.dtype])
-        error = ((got[name].double() - truth).abs() / truth.abs().clamp(min=1)).max().item()
+        error = relative(got[name], truth).max().item()
         assert error <= allowed, f"{name}: off by {error:.2g}, {allowed:.2g} is allowed"
     assert y.shape == t.shape
     assert y.stride() == torch.empty_like(t).stride()
@@ -174,11 +187,8 @@ def test_values_of_slow_and_large_responses(
     if not lanes:
         t = t.T.contiguous()
     settings = Settings(int(lanes), solution, 0.01, 100.0, 3.0, 1e9, float("inf"), False)
-    y, _ = _triton.forward(t, tuple(coefficients), settings)
-    options = {**settings._asdict(), "max_grad_norm": None}
-    truth = deu.reference.deu(t.double(), *(p.double() for p in coefficients), **options)
-    error = ((y.double() - truth).abs() / truth.abs().clamp(min=1)).max().item()
-    assert error <= TOLERANCE[dtype], f"off by {error:.2g}"
+    _, off = values(t, coefficients, settings)
+    assert off.max() <= TOLERANCE[dtype], f"off by {off.max():.2g}"
 
 
 @pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
@@ -204,13 +214,10 @@ def test_values_beside_another_kind(dtype: torch.dtype, solution: str, where: st
     far = 10 ** torch.tensor([1.5, 5, 18.5, 20, 30])
     t = torch.cat([torch.linspace(-8, 8, 41), far, -far]).to(dtype)[:, None].repeat(1, 2).to(DEVICE)
     settings = Settings(1, solution, 0.01, 100.0, 3.0, 1000.0, float("inf"), False)
-    options = {**settings._asdict(), "max_grad_norm": None}
     for pair in pairs:
-        coefficients = [p.contiguous().to(DEVICE) for p in pair.T]
-        y, _ = _triton.forward(t, tuple(coefficients), settings)
+        y, off = values(t, [p.contiguous().to(DEVICE) for p in pair.T], settings)
         assert y[:, 0].isfinite().all(), pair
-        truth = deu.reference.deu(t.double(), *(p.double() for p in coefficients), **options)
-        error = ((y.double() - truth).abs() / truth.abs().clamp(min=1))[:42].max().item()
+        error = off[:42].max()
         assert error <= TOLERANCE[dtype], f"{pair[0].tolist()}: off by {error:.2g}"
 
 
@@ -449,7 +456,7 @@ def test_more_elements_than_32_bits_count(lanes: bool) -> None:
         want = deu.reference.deu(
             t[some].double(), *(p.double() for p in layer.coefficients()), **options
         )
-        error = (y[some].double() - want).abs() / want.abs().clamp(min=1)
+        error = relative(y[some], want)
         assert error.max() <= TOLERANCE[torch.bfloat16]
 
 

@@ -170,17 +170,16 @@ def exp2_and_less_one(
 
 
 @triton.jit
-def sine_cosine(
-    x, hi, lo, MODE: tl.constexpr, PTX: tl.constexpr = False, NARROW: tl.constexpr = False
-):
-    # sin, cos and cos - 1 of the angle.  HALF: of 2π·hi·x.  Else of π·(hi + lo)·x, the angle
-    # reduced before digits are lost.
-    if MODE == HALF:
-        turns = tl.fma(x, hi, 12582912.0) - 12582912.0
-        angle = tl.fma(x, hi, -turns) * TWO_PI
-        sine, cosine = fast_sine_cosine(angle, PTX)
-        cosine_less_one = cosine - 1.0
-    elif MODE != DOUBLE:
+def short_sine_cosine(x, hi, lo, PTX: tl.constexpr):
+    # The chip's, of 2π·(hi + lo)·x, the angle reduced before digits are lost.
+    turns = tl.fma(x, hi, 12582912.0) - 12582912.0
+    return fast_sine_cosine(tl.fma(x, lo, tl.fma(x, hi, -turns)) * TWO_PI, PTX)
+
+
+@triton.jit
+def sine_cosine(x, hi, lo, MODE: tl.constexpr, NARROW: tl.constexpr = False):
+    # sin, cos and cos - 1 of π·(hi + lo)·x, the angle reduced before digits are lost.
+    if MODE != DOUBLE:
         shifted = tl.fma(x, hi, 12582912.0)
         r = tl.fma(x, lo, tl.fma(x, hi, -(shifted - 12582912.0)))
         u = at_most(r * r, 0.25, MODE)  # beyond 2^22 half turns no digit of the angle is left
@@ -272,7 +271,7 @@ Unit = namedtuple(
     [
         *("kind", "p", "q", "A", "B", "Af", "Bf"),  # the normal form; q = 1 if critical
         *("p2", "q2", "half_gap2", "mean2"),  # exponents to base 2; roots p, q as mean ± half_gap
-        *("hi", "lo"),  # the angle in half turns (HALF: in turns), in two parts
+        *("hi", "lo"),  # the angle in half turns, in two parts
         *("over_p", "over_q"),  # of real roots, else 1
         *("half_gap", "cap2", "inner_cap2", "stop"),
     ],
@@ -295,13 +294,12 @@ def arithmetic(
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     MOST: tl.constexpr = 300.0 if MODE == DOUBLE else 40.0  # e^MOST squared is still finite
     LIMIT: tl.constexpr = HOW.MAX_EXPONENT if HOW.MAX_EXPONENT < MOST else MOST
-    TURN: tl.constexpr = 0.15915494309189535 if MODE == HALF else 0.31830988618379067
     real, wave = kind == REAL, kind == OSCILLATING
     # A root that is 0 is as good as one that is next to it.
     rooted = real | (kind == EXPONENTIAL)
     p = tl.where(rooted & (p == 0), tl.full((), 1e-30, tl.float64), p)
     q = tl.where(real & (q == 0), tl.full((), 1e-30, tl.float64), q)
-    turns = tl.where(wave, q * TURN, 0.0)
+    turns = tl.where(wave, q * 0.31830988618379067, 0.0)
     hi = turns.to(TYPE)
     lo = (turns - hi.to(tl.float64)).to(TYPE)
     turning = tl.where(kind == CRITICAL, 1.0, q)
@@ -358,7 +356,7 @@ def basis(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
             free2 = free1
         if KIND == OSCILLATING or KIND == MIXED:
             sine, cosine, cosine_less_one = sine_cosine(
-                x, unit.hi, unit.lo, MODE, HOW.PTX, HOW.MODE != DOUBLE
+                x, unit.hi, unit.lo, MODE, HOW.MODE != DOUBLE
             )
             h1 = e * cosine
             if MODE == HALF or MODE == SHORT:

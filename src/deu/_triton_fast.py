@@ -231,7 +231,7 @@ def _sine_cosine(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     if MODE == HALF:
         sine, cosine = fast_sine_cosine(x * unit.hi, HOW.PTX)
     else:
-        sine, cosine, _ = sine_cosine(x, unit.hi, unit.lo, MODE, HOW.PTX)
+        sine, cosine, _ = sine_cosine(x, unit.hi, unit.lo, MODE)
     return sine, cosine
 
 

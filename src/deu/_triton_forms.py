@@ -130,9 +130,9 @@ def _fast_gradients(
     own, root = tl.maximum(tl.abs(A), tl.abs(B)), tl.maximum(tl.abs(p), tl.abs(q))
     wave, real, single = kind == OSCILLATING, kind == REAL, kind == EXPONENTIAL
     fast = (root >= FAST_ROOT) | (real == 0)
-    if CONTINUOUS:  # where an oscillation grows, time stops
+    if CONTINUOUS:
         few = root * root * tl.abs(Bf) * own <= (_HALF_SHIFT if HOW.MODE == HALF else _FAST_SHIFT)
-        fast = fast & ((p <= 0) | (wave == 0)) & (few | (real == 0))
+        fast = fast & (few | (real == 0))
     else:  # the bump multiplies the response near t = 0
         fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
     if HOW.MODE == HALF:
@@ -145,7 +145,7 @@ def _fast_gradients(
 
 
 @triton.constexpr_function
-def _growth(HOW):
+def _at_its_cap(HOW):
     # What an exponential comes up to.
     return 2.718281828459045 ** min(HOW.MAX_EXPONENT, 40.0)
 
@@ -168,11 +168,9 @@ def _fast_value(kind, p, q, A, B, ahead, CONTINUOUS: tl.constexpr, HOW: tl.const
         if HOW.LANES and CONTINUOUS:  # an exponent whose mean is held is a difference
             fast = fast & ((larger <= _FAST_DECAY) | (real == 0))
         elif HOW.LANES:  # by the chip's sine, of which an exponential makes more
-            grown = _growth(HOW) * tl.where(p > 0, own + ahead, own)
+            grown = _at_its_cap(HOW) * tl.where(p > 0, own + ahead, own)
             fast = fast & ((tl.maximum(ahead, own) <= _SINE_VALUE) | (wave == 0))
             fast = fast & ((grown <= _SINE_GROWN) | (wave == 0))
-    if CONTINUOUS:
-        fast = fast & ((p <= 0) | (wave == 0))
     return fast
 
 
@@ -208,6 +206,8 @@ def _tier(
             fast = _fast_gradients(kind, p, q, A, B, ahead, Bf, steepest, CONTINUOUS, HOW)
         else:
             fast = _fast_value(kind, p, q, A, B, ahead, CONTINUOUS, HOW)
+        if CONTINUOUS:  # where an oscillation grows, time stops
+            fast = fast & ((p <= 0) | (wave == 0))
         if HOW.MODE == HALF:
             fast = fast & ((tl.abs(q) <= _HALF_FREQUENCY) | (wave == 0))
             ROOTS: tl.constexpr = _HALF_REAL_STEEP if CONTINUOUS else _HALF_PAPER_STEEP

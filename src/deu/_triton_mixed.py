@@ -19,10 +19,10 @@ from ._triton_elements import (
     POLYNOMIAL,
     REAL,
     STEP,
-    TWO_PI,
     at_least,
     at_most,
     inverse_unless_tiny,
+    short_sine_cosine,
     sine_cosine,
     smooth_step,
 )
@@ -33,7 +33,7 @@ Mixed = namedtuple(
     [
         *("real", "wave", "oscillating", "critical", "polynomial", "step"),
         *("p", "q", "over_p", "over_q"),  # roots; q is 0 where there is but one
-        *("p2", "q2", "cap2"),  # exponents to base 2
+        *("p2", "q2"),  # exponents to base 2
         *("hi", "lo"),  # the angle in half turns, in two parts; HALF: hi in radians
         *("turn", "both", "straight"),  # of by_q in the slope; 1 of waves; A of polynomials
         *("A", "B", "Af", "Bf", "At", "Bt"),  # At, Bt: for t > 0, of waves with the response
@@ -117,11 +117,10 @@ def plain_value(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     raw = unit.q2 * x
     e1 = fast_exp2(at_most(unit.p2 * x, unit.cap2, HALF), HOW.PTX)
     e2 = fast_exp2(at_most(raw, CAP, HALF), HOW.PTX)
-    angle = x * unit.hi
-    if MODE != HALF:
-        turns = tl.fma(x, unit.hi, 12582912.0) - 12582912.0
-        angle = tl.fma(x, unit.lo, tl.fma(x, unit.hi, -turns)) * TWO_PI
-    sine, cosine = fast_sine_cosine(angle, HOW.PTX)
+    if MODE == HALF:
+        sine, cosine = fast_sine_cosine(x * unit.hi, HOW.PTX)
+    else:
+        sine, cosine = short_sine_cosine(x, unit.hi, unit.lo, HOW.PTX)
     h1 = e1 * cosine
     h2 = e2 * (unit.U * sine + (unit.V * x + unit.W))
     # Each step is one multiplication with an addition.
@@ -135,7 +134,6 @@ def plain_value(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
 @triton.jit
 def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
     TYPE: tl.constexpr = tl.float32
-    CAP: tl.constexpr = _cap2(HOW)
     hi, lo = in_half_turns(tl.where(kind == OSCILLATING, q, 0.0), MODE)
     real, step, polynomial = kind == REAL, kind == STEP, kind == POLYNOMIAL
     oscillating, critical = kind == OSCILLATING, kind == CRITICAL
@@ -162,7 +160,6 @@ def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
         over_q.to(TYPE),
         (p * LOG2E).to(TYPE),
         (tl.where(wave, p, root) * LOG2E).to(TYPE),
-        tl.full((), CAP, TYPE),
         hi,
         lo,
         turn.to(TYPE),
@@ -185,10 +182,11 @@ def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
 @triton.jit
 def _exponentials(x, unit, HOW: tl.constexpr):
     # Exponents to base 2, exponentials, and whether they are below their caps.
+    CAP: tl.constexpr = _cap2(HOW)
     raw1, raw2 = unit.p2 * x, unit.q2 * x
-    free1, free2 = raw1 <= unit.cap2, raw2 <= unit.cap2
-    e1 = fast_exp2(at_most(raw1, unit.cap2, HALF), HOW.PTX)
-    e2 = fast_exp2(at_most(raw2, unit.cap2, HALF), HOW.PTX)
+    free1, free2 = raw1 <= CAP, raw2 <= CAP
+    e1 = fast_exp2(at_most(raw1, CAP, HALF), HOW.PTX)
+    e2 = fast_exp2(at_most(raw2, CAP, HALF), HOW.PTX)
     return raw1, raw2, e1, e2, free1, free2
 
 
@@ -200,7 +198,7 @@ def _basis(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
         sine, cosine = _sine_cosine(x, unit, MODE, HOW)
         less = cosine - 1.0
     else:
-        sine, cosine, less = sine_cosine(x, unit.hi, unit.lo, MODE, HOW.PTX)
+        sine, cosine, less = sine_cosine(x, unit.hi, unit.lo, MODE)
     h1 = e1 * cosine
     h2 = e2 * tl.where(unit.oscillating, sine, tl.where(unit.critical, x, 1.0))
     return h1, h2, raw1, raw2, e1, e2, free1, free2, cosine, less
