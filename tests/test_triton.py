@@ -192,6 +192,23 @@ def test_values_of_slow_and_large_responses(
 
 
 @pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("lanes", [False, True])
+def test_values_of_roots_however_slow(lanes: bool, dtype: torch.dtype, where: str) -> None:
+    # What a response in closed form loses to rounding goes with the inverse of the slower root.
+    t = torch.linspace(-6, 6, 37).to(dtype)[:, None].repeat(1, 2).to(DEVICE)
+    if not lanes:
+        t = t.T.contiguous()
+    settings = Settings(int(lanes), "continuous", 0.01, 100.0, 1.0, 1e9, float("inf"), False)
+    for c in (0.0, *(sign * 10**-k for k in torch.arange(0.5, 6.5, 0.5) for sign in (-1, 1))):
+        unit = [torch.full((2,), x, device=DEVICE) for x in (0.2, 1.2, c, 0.1, -0.3)]
+        _, off = values(t, unit, settings)
+        # Little is added to what rounding takes, or cutting digits off, as the interpreter does.
+        allowed = (0.75 if GPU else 1.25) * torch.finfo(dtype).eps
+        assert off.max() <= allowed, f"c = {c}: off by {off.max():.2g}"
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("solution", ["paper", "continuous"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_values_beside_another_kind(dtype: torch.dtype, solution: str, where: str) -> None:

@@ -49,7 +49,7 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
     if size == 2:
         return Tiling(4, 8, 16, 128, 4 if continuous else 5)
     if not large:
-        return Tiling(4, 4, 4, 128, 4)
+        return Tiling(2, 4, 8, 128, 4) if continuous else Tiling(4, 4, 4, 128, 4)
     return Tiling(4, 4, 15 if continuous else 20, 96, 4)
 
 
@@ -59,11 +59,13 @@ def _forward(size: int, large: bool, lanes: bool, continuous: bool) -> Tiling:
     if lanes and large and size == 4:
         return Tiling(4, 8, 32, 128, 4) if continuous else Tiling(4, 8, 16, 128, 5)
     if lanes:
-        return Tiling(4, 8, 4, 128, 4)
+        return Tiling(4, 16 if size == 2 else 8, 4, 128, 4)
+    if size == 2 and continuous:
+        return Tiling(2, 16, 32 if large else 8, 96, 5)
     if not large:
         return Tiling(4, 8, 6, 80, 5 if size == 2 else 4)
     if size == 2:
-        return Tiling(2, 16, 16, 96, 5) if continuous else Tiling(4, 16, 8, 128, 5)
+        return Tiling(4, 16, 8, 128, 5)
     return Tiling(4, 8, 32, 128, 5)
 
 

@@ -28,6 +28,7 @@ OSCILLATING = tl.constexpr(int(Kind.OSCILLATING))
 CRITICAL = tl.constexpr(int(Kind.CRITICAL))
 ENTIRE = tl.constexpr(int(Kind.ENTIRE))
 STEADY = tl.constexpr(-2)  # REAL, and neither root grows
+CLOSED = tl.constexpr(-3)  # REAL, values of 16 bits, and neither root is too slow for closed forms
 
 
 class How(NamedTuple):
@@ -40,6 +41,7 @@ class How(NamedTuple):
     MAX_EXPONENT: float
     BOUND: float
     BOUND_BITS: int  # in a type of 16 bits, if the chip cuts two of them at once; else 0
+    CLOSED: float  # values of 16 bits: how many times a root a response may be, in closed form
     PULL: bool  # whether neighbours pull singular coefficients outward
     LANES: bool  # channels lie along memory, and a tile holds many
     FLAT: bool  # all positions of a channel lie at one stride

@@ -15,6 +15,7 @@ import triton.language as tl
 
 from ._triton_chip import fast_exp2, fast_sine_cosine, one_if_at_most, one_if_positive
 from ._triton_elements import (
+    CLOSED,
     HALF,
     LOG2E,
     MIXED,
@@ -41,8 +42,10 @@ Fast = namedtuple(
         *("p2", "q2", "mean2", "turn2"),  # exponents to base 2
         *("mean", "turn", "over_mean"),  # of roots: mean and half the distance; else p and q
         *("hi", "lo"),  # the angle in half turns, in two parts; HALF: hi in radians
-        *("At", "Bt"),  # for t > 0: A + Af and B + Bf, of roots A - D/p (but for SINGLE) and B
-        *("D", "K"),  # for t > 0: D·(M(q) - M(p)) of roots; what it adds to At and Bt: D·M(q) + K
+        # For t > 0: A + Af and B + Bf, of roots A - D/p (but for SINGLE) and B (CLOSED: B + D/q).
+        *("At", "Bt"),
+        # For t > 0: D·(M(q) - M(p)) of roots; what it adds to At and Bt: D·M(q) + K (CLOSED: K).
+        *("D", "K"),
         "swapped",
     ],
 )
@@ -61,8 +64,9 @@ def in_half_turns(q, MODE: tl.constexpr):
 
 @triton.jit
 def fast_unit(
-    kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr
-):
+    kind, p, q, A, B, Af, Bf,
+    KIND: tl.constexpr, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
     TYPE: tl.constexpr = tl.float32
     hi, lo = in_half_turns(tl.where(kind == REAL, 0.0, q), MODE)
     p, q, A, B, Af, Bf = as_needed(p, q, A, B, Af, Bf, MODE, GRADIENTS)
@@ -78,6 +82,7 @@ def fast_unit(
     closed = tl.where(real, D * over_p, -Af)
     mean = tl.where(real, (p + q) * 0.5, p)
     turn = tl.where(real, (q - p) * 0.5, q)
+    other = D * over_q if KIND == CLOSED else tl.zeros_like(D)
     return Fast(
         real,
         p1.to(TYPE),
@@ -98,9 +103,9 @@ def fast_unit(
         hi,
         lo,
         (A - closed).to(TYPE),
-        tl.where(real, B, B + Bf).to(TYPE),
+        (B + tl.where(real, other, Bf)).to(TYPE),
         D.to(TYPE),
-        closed.to(TYPE),
+        (closed - other).to(TYPE),
         swapped,
     )
 
@@ -117,14 +122,14 @@ def _exponential(x, MODE: tl.constexpr, HOW: tl.constexpr):
 
 @triton.constexpr_function
 def is_real(KIND):
-    return KIND in (REAL, STEADY)
+    return KIND in (REAL, STEADY, CLOSED)
 
 
 @triton.constexpr_function
 def _by_mean(KIND, MODE, HOW):
     # Whether two roots are but their mean and half their distance: a thread then has five constants
-    # of a channel less to keep.
-    return is_real(KIND) and HOW.CONTINUOUS and MODE == HALF
+    # of a channel less to keep.  A slow root is then a difference, which CLOSED cannot do with.
+    return is_real(KIND) and KIND != CLOSED and HOW.CONTINUOUS and MODE == HALF
 
 
 @triton.constexpr_function
@@ -319,6 +324,7 @@ def _basis(x, e1, e2, positive, unit, KIND: tl.constexpr, MODE: tl.constexpr, HO
         if KIND == MIXED:
             sine = tl.where(unit.real, 1.0, sine)
         h1, h2 = e1 * cosine, e2 * sine
+    if not is_real(KIND) or KIND == CLOSED:
         B = _either(positive, unit.Bt, B, MODE)
     if MODE != SINGLE:
         A = _either(positive, unit.At, A, MODE)
@@ -332,7 +338,7 @@ def fast_value(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexp
     positive = _is_positive(x, KIND, MODE, HOW)
     h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
     y = A * h1 + B * h2
-    if KIND == OSCILLATING:
+    if KIND == OSCILLATING or KIND == CLOSED:
         y += _if(positive, unit.K)
     else:
         apart = _response(x, raw2, unit.over_q, e2, less2, MODE)

@@ -41,7 +41,7 @@ _NUMBER, _STEEP, _FREQUENCY = tl.constexpr(1e3), tl.constexpr(72.0), tl.constexp
 _REAL_AHEAD, _REAL_STEEP = tl.constexpr(16.0), tl.constexpr(12.0)
 _GROWTH = tl.constexpr(0.25)
 _FAST_VALUE, _SINE_VALUE, _SINE_GROWN = tl.constexpr(16.0), tl.constexpr(8.0), tl.constexpr(12.0)
-_HALF_VALUE, _CLOSED_VALUE = tl.constexpr(32.0), tl.constexpr(256.0)
+_HALF_VALUE = tl.constexpr(32.0)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
 # Of a root by a, times what its sum has of the other root's.
 _FAST_SHIFT, _HALF_SHIFT = tl.constexpr(48.0), tl.constexpr(600.0)
@@ -59,18 +59,23 @@ def any_of(condition, HOW: tl.constexpr):
 
 
 @triton.jit
-def facts(kind, mode, mask, HOW: tl.constexpr):
+def _or(x, y):
+    return x | y
+
+
+@triton.jit
+def facts(kind, mode, mask, FAST: tl.constexpr):
     # Of a tile's channels: those that need float64, and whether there are any; and whether all the
-    # others do with the fastest arithmetic, oscillate, have two roots.  At most 64: one sum counts.
-    FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
+    # others do with the fastest arithmetic, with one as fast as FAST, oscillate, have two roots.
     slow = (mode == DOUBLE) & mask
     rest = (mode != DOUBLE) & mask
-    counts = slow.to(tl.int32) + ((mode > FAST) & rest).to(tl.int32) * 256
-    counts += ((kind != OSCILLATING) & rest).to(tl.int32) * 65536
-    counts += ((kind != REAL) & rest).to(tl.int32) * 16777216
-    count = tl.sum(counts, 0)
-    fast, waves, reals = (count >> 8) & 255 == 0, (count >> 16) & 255 == 0, count >> 24 == 0
-    return slow, count & 255 > 0, fast, waves, reals
+    found = slow.to(tl.int32) + ((mode > HALF) & rest).to(tl.int32) * 2
+    found += ((mode > FAST) & rest).to(tl.int32) * 4
+    found += ((kind != OSCILLATING) & rest).to(tl.int32) * 8
+    found += ((kind != REAL) & rest).to(tl.int32) * 16
+    found = tl.reduce(found, 0, _or)
+    fastest, fast = found & 2 == 0, found & 4 == 0
+    return slow, found & 1 > 0, fastest, fast, found & 8 == 0, found & 16 == 0
 
 
 @triton.jit
@@ -157,10 +162,10 @@ def _fast_value(kind, p, q, A, B, ahead, CONTINUOUS: tl.constexpr, HOW: tl.const
     larger, slower = tl.maximum(tl.abs(p), tl.abs(q)), tl.minimum(tl.abs(p), tl.abs(q))
     if HOW.MODE == HALF:
         fast = ahead <= _HALF_VALUE
-        fast = fast & ((ahead <= _CLOSED_VALUE * tl.abs(p)) | (single == 0))
+        fast = fast & ((ahead <= HOW.CLOSED * tl.abs(p)) | (single == 0))
         if HOW.LANES and not CONTINUOUS:
             larger = slower
-        fast = fast & ((ahead <= _CLOSED_VALUE * larger) | (real == 0))
+        fast = fast & ((ahead <= HOW.CLOSED * larger) | (real == 0))
     else:
         own = tl.maximum(tl.abs(A), tl.abs(B))
         fast = tl.maximum(ahead, own) <= _FAST_VALUE
@@ -216,6 +221,10 @@ def _tier(
             if GRADIENTS and CONTINUOUS:
                 short = wave & (p <= 0) & (ahead <= _FAST_AHEAD) & (steepest <= _STEEP)
                 mode = tl.where(short & (mode == SINGLE), SHORT, mode)
+            if not GRADIENTS and (CONTINUOUS or not HOW.LANES):  # see has_closed
+                slower = tl.minimum(tl.abs(p), tl.abs(q))
+                short = real & ((ahead <= HOW.CLOSED * slower) == 0)
+                mode = tl.where(short & (mode == HALF), SHORT, mode)
         else:
             trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
             mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)

@@ -11,6 +11,7 @@ import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ._triton_elements import (
+    CLOSED,
     CRITICAL,
     DOUBLE,
     ENTIRE,
@@ -41,6 +42,7 @@ from ._triton_walks import (
     backward_walk,
     forward_alone,
     forward_walk,
+    has_closed,
     has_fast,
     has_short,
     has_steady,
@@ -100,11 +102,13 @@ def forward(
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW)
     elif HOW.LANES:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        slow, any_slow, fast, waves, reals = facts(kind, mode, walk.mask, HOW)
+        slow, any_slow, fastest, fast, waves, reals = facts(kind, mode, walk.mask, SHORT)
         if waves and fast:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
         elif waves:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW)
+        elif has_closed(REAL, HOW) and reals and fastest:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW)
         elif reals and fast:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW)
         elif fast:
@@ -131,7 +135,9 @@ def forward(
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
             if occurs(KIND, HOW) and kind == KIND:
-                if has_fast(KIND, HOW) and mode != SINGLE:
+                if has_closed(KIND, HOW) and mode == HALF:
+                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW)
+                elif has_fast(KIND, HOW) and mode != SINGLE:
                     forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW)
                 else:
                     forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW)
@@ -192,7 +198,7 @@ def backward(
         seen = kind
         if has_short(OSCILLATING, HOW):  # then waves that need more are none
             seen = tl.where(mode == SINGLE, ENTIRE, kind)
-        slow, any_slow, fast, waves, reals = facts(seen, mode, walk.mask, HOW)
+        slow, any_slow, fastest, fast, waves, reals = facts(seen, mode, walk.mask, FAST)
         if waves and fast:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW

@@ -93,7 +93,7 @@ def _unit(
         else:
             unit = plain_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
     elif _is_fast(KIND, MODE, HOW):
-        unit = fast_unit(kind, p, q, A, B, Af, Bf, MODE, GRADIENTS, HOW)
+        unit = fast_unit(kind, p, q, A, B, Af, Bf, KIND, MODE, GRADIENTS, HOW)
     else:
         unit = arithmetic(kind, p, q, A, B, Af, Bf, MODE, HOW)
     return unit
@@ -289,6 +289,12 @@ def has_fast(KIND, HOW):
 def has_short(KIND, HOW):
     # Whether there is one between the fastest and SINGLE for gradients.
     return KIND == OSCILLATING and HOW.CONTINUOUS and HOW.MODE == HALF
+
+
+@triton.constexpr_function
+def has_closed(KIND, HOW):
+    # Whether roots that are not too slow for closed forms are worth a loop of their own for values.
+    return KIND == REAL and HOW.MODE == HALF and not (HOW.LANES and not HOW.CONTINUOUS)
 
 
 @triton.constexpr_function
