@@ -264,6 +264,41 @@ def test_values_are_cut_at_the_bound(lanes: bool, dtype: torch.dtype, where: str
     assert cut[0, :, 0, 0].isnan().all()
 
 
+@pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("beside", ["others like them", "one that grows"])
+@pytest.mark.parametrize("lanes", [False, True])
+def test_gradients_of_close_roots(lanes: bool, beside: str, where: str) -> None:
+    # b² about 4ac, on both sides and up to where the roots are not close any more; every unit has
+    # one input, so that nothing averages out.
+    near = torch.tensor([0.01, 0.3])
+    t = torch.tensor([-7.3, -1.7, 0.1, 0.9, 1.8, 4.0])
+    grid = itertools.product((0.1, -0.5), (0.2, 0.7), (*near, *-near), t)
+    a, c, near, t = torch.tensor(list(grid)).T
+    c = c * a.sign()
+    b = a.sign() * 2 * (a * c).sqrt() * (1 + near)
+    c1, c2 = 0.4 * torch.cos(7 * t + a), 0.5 * torch.sin(5 * t + c)
+    unit = torch.stack([a, b, c, c1, c2])
+    if beside == "one that grows":
+        unit, t = unit[:, :40], t[:40]
+        unit[:, 3], t[3] = torch.tensor([0.5, -0.4, 0.3, 0.2, 0.1]), 0.7
+    coefficients = tuple(x.contiguous().to(DEVICE) for x in unit)
+    t = (t[None] if lanes else t[:, None]).to(DEVICE)
+    settings = Settings(int(lanes), "continuous", 0.01, 100.0, 1.0, 1e9, float("inf"), True)
+    _, forms = _triton.forward(t, coefficients, settings)
+    from deu._triton_elements import SEAMLESS  # imports Triton
+
+    assert (forms[: len(unit[0])] % 8 == SEAMLESS.value).float().mean() > 0.4
+    got = _triton.backward(torch.ones_like(t), t, coefficients, forms, settings)
+    wide = [x.double() for x in coefficients]
+    options = {**settings._asdict(), "max_grad_norm": None}
+    want = gradients(deu.reference.deu, t.double(), wide, torch.ones_like(t).double(), **options)
+    for name, found in zip(("t", *NAMES), got, strict=True):
+        off = relative(found, want[name]).flatten()
+        worst = off.argmax().item()
+        said = f"{name} of {unit[:, worst].tolist()} at {t.flatten()[worst]}: {off.max():.2g}"
+        assert off.max() <= TOLERANCE[torch.float32] / 2, said
+
+
 @pytest.mark.parametrize("layout", ["NCHW", "channels_last"])
 def test_limits_the_gradient_of_each_neuron(layout: str) -> None:
     t, coefficients, dim = inputs(layout, torch.float32)

@@ -3,9 +3,10 @@
 
 The formulas of ``csrc/elementwise.h`` and ``csrc/vmath.h``, but for real roots, see ``response``.
 ``MODE`` is the arithmetic: ``HALF`` (float32 by the chip's own fast functions, for results of 16
-bits), ``SHORT`` (float32 with the chip's exponential), ``SINGLE`` (float32 to all its digits) or
-``DOUBLE``.  ``KIND`` is one kind of the table of subspaces, or ``MIXED``, where
-every element brings its own: then all are computed and one is chosen.
+bits), ``SHORT`` (float32 with the chip's exponential), ``SINGLE`` (float32 to all its digits),
+``DOUBLE``, or ``SEAMLESS`` (see _triton_seamless.py).  ``KIND`` is one kind of the table of
+subspaces, or ``MIXED``, where every element brings its own: then all are computed and one is
+chosen.
 """
 
 from collections import namedtuple
@@ -17,7 +18,7 @@ import triton.language as tl
 from ._subspaces import Kind
 from ._triton_chip import fast_exp2, fast_inverse, fast_sine_cosine
 
-HALF, SHORT, SINGLE, DOUBLE = (tl.constexpr(i) for i in range(4))
+HALF, SHORT, SINGLE, DOUBLE, SEAMLESS = (tl.constexpr(i) for i in range(5))
 
 MIXED = tl.constexpr(-1)
 STEP = tl.constexpr(int(Kind.STEP))

@@ -12,6 +12,7 @@ from ._triton_elements import (
     OSCILLATING,
     POLYNOMIAL,
     REAL,
+    SEAMLESS,
     SHORT,
     SINGLE,
     STEP,
@@ -45,10 +46,21 @@ _HALF_VALUE = tl.constexpr(32.0)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
 # Of a root by a, times what its sum has of the other root's.
 _FAST_SHIFT, _HALF_SHIFT = tl.constexpr(48.0), tl.constexpr(600.0)
+# For the gradients of close roots in float32: own numbers, those times mean and 1/a if the roots
+# are far from each other, roots and frequencies; and 1/a over the larger of mean and turn, which is
+# how large a gradient is where it has a zero, of roots, of what hardly oscillates, and otherwise.
+_SEAMLESS_OWN, _SEAMLESS_APART, _SEAMLESS_ROOT = (tl.constexpr(x) for x in (4.0, 8.0, 32.0))
+_SEAMLESS_STEEP, _SEAMLESS_DAMPED, _SEAMLESS_WAVE = (tl.constexpr(x) for x in (11.0, 8.0, 5.0))
 NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
 # stands in for the entire functions at a seam.
 _SLOWEST, _FASTEST, _BY_DOUBLE = tl.constexpr(1e-6), tl.constexpr(1e6), tl.constexpr(1e8)
+
+
+# What facts and close_facts say.
+NEEDS_DOUBLE, NOT_FASTEST, NOT_FAST, NO_WAVE, NO_ROOTS, CLOSE, STILL_DOUBLE, UNABLE = (
+    tl.constexpr(1 << i) for i in range(8)
+)
 
 
 @triton.jit
@@ -64,18 +76,34 @@ def _or(x, y):
 
 
 @triton.jit
+def any_bits(x):
+    return tl.reduce(x, 0, _or)
+
+
+@triton.jit
 def facts(kind, mode, mask, FAST: tl.constexpr):
-    # Of a tile's channels: those that need float64, and whether there are any; and whether all the
-    # others do with the fastest arithmetic, with one as fast as FAST, oscillate, have two roots.
-    slow = (mode == DOUBLE) & mask
+    # Of each channel of a tile, in bits: that it needs float64; and if not, that it needs more than
+    # the fastest arithmetic, or more than FAST, does not oscillate, has not two roots.
     rest = (mode != DOUBLE) & mask
-    found = slow.to(tl.int32) + ((mode > HALF) & rest).to(tl.int32) * 2
-    found += ((mode > FAST) & rest).to(tl.int32) * 4
-    found += ((kind != OSCILLATING) & rest).to(tl.int32) * 8
-    found += ((kind != REAL) & rest).to(tl.int32) * 16
-    found = tl.reduce(found, 0, _or)
-    fastest, fast = found & 2 == 0, found & 4 == 0
-    return slow, found & 1 > 0, fastest, fast, found & 8 == 0, found & 16 == 0
+    found = _bit((mode == DOUBLE) & mask, NEEDS_DOUBLE) + _bit((mode > HALF) & rest, NOT_FASTEST)
+    found += _bit((mode > FAST) & rest, NOT_FAST)
+    return (
+        found + _bit((kind != OSCILLATING) & rest, NO_WAVE) + _bit((kind != REAL) & rest, NO_ROOTS)
+    )
+
+
+@triton.jit
+def close_facts(mode, able, mask):
+    # That its roots are close; and that it needs float64, or cannot be SEAMLESS, all the same.
+    double = (mode == DOUBLE) & mask
+    unable = (able == 0) & (mode != DOUBLE) & mask
+    found = _bit((mode == SEAMLESS) & mask, CLOSE) + _bit(double, STILL_DOUBLE)
+    return found + _bit(unable, UNABLE)
+
+
+@triton.jit
+def _bit(condition, BIT: tl.constexpr):
+    return condition.to(tl.int32) * BIT
 
 
 @triton.jit
@@ -147,6 +175,34 @@ def _fast_gradients(
         fast = fast & (ahead <= _FAST_AHEAD) & (own <= _FAST_NUMBER)
         fast = fast & ((root <= _FAST_DECAY) | ((real | single) == 0))
     return fast
+
+
+@triton.constexpr_function
+def has_seamless(HOW):
+    # Whether gradients of close roots are taken in float32, see _triton_seamless.py.  Below this
+    # cap a root's exponent may come up to its own within the power series.  In 16 bits few need
+    # it, and all the others would take longer.
+    return HOW.CONTINUOUS and HOW.MAX_EXPONENT >= 1 and HOW.MODE == SINGLE
+
+
+@triton.jit
+def _seamless(kind, p, q, A, B, Af, Bf):
+    # Whether a unit's gradients can be, in float32.
+    real, wave = kind == REAL, kind == OSCILLATING
+    mean = tl.where(real, (p + q) * 0.5, p)
+    turn = tl.where(real, (q - p) * 0.5, q)
+    G = tl.where(real, 2.0 * turn * Bf, Af * (mean * mean + turn * turn))
+    mean, turn, G = tl.abs(mean), tl.abs(turn), tl.abs(G)
+    scale = tl.maximum(mean, turn)
+    limit = tl.where(turn <= 2.0 * mean, _SEAMLESS_DAMPED, _SEAMLESS_WAVE)
+    able = G <= tl.where(real, _SEAMLESS_STEEP, limit) * scale
+    close = turn <= 0.5 * mean
+    able = able & (wave | close | ((tl.abs(A) + tl.abs(B)) * mean * G <= _SEAMLESS_APART))
+    even = tl.abs(tl.where(real, A + B, A))
+    odd = tl.abs(tl.where(real, B - A, B)) * turn
+    able = able & (tl.maximum(even, odd) <= _SEAMLESS_OWN) & (largest_of(A, B, Af, Bf) <= _NUMBER)
+    able = able & (tl.maximum(tl.abs(p), tl.abs(q)) <= _SEAMLESS_ROOT)
+    return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
 
 
 @triton.constexpr_function
@@ -228,6 +284,9 @@ def _tier(
         else:
             trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
             mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
+        if GRADIENTS and has_seamless(HOW):
+            seamless = (mode == DOUBLE) & _seamless(kind, p, q, A, B, Af, Bf)
+            mode = tl.where(seamless, SEAMLESS, mode)
     return mode
 
 
@@ -269,12 +328,15 @@ def normal_form(a, b, c, c1, c2, CONTINUOUS: tl.constexpr, HOW: tl.constexpr):
 @triton.jit
 def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, mode, walk, HOW: tl.constexpr):
     # A normal form in memory, for backward; gradients may need more digits than the value does.
+    able = kind != kind
     if HOW.MODE != DOUBLE:
-        careful = mode == DOUBLE
         mode = _tier(a, b, c, kind, p, q, A, B, Af, Bf, HOW.CONTINUOUS, True, HOW)
-        mode = tl.where(careful, DOUBLE, mode)
+        mode = tl.where(kind == ENTIRE, DOUBLE, mode)
+    if HOW.LANES and has_seamless(HOW):
+        _, _, _, u, v, E, F, Ef, Ff = _shorter(a, b, c, p, q, A, B, Af, Bf)
+        able = _seamless(kind, u, v, E, F, Ef, Ff)
     at, n = forms_ptr + walk.channel, walk.channels
-    store(at, (kind * 4 + mode).to(tl.float64), walk.mask, HOW)
+    store(at, (kind * 16 + able.to(tl.int32) * 8 + mode).to(tl.float64), walk.mask, HOW)
     store(at + n, p, walk.mask, HOW)
     store(at + 2 * n, q, walk.mask, HOW)
     store(at + 3 * n, A, walk.mask, HOW)
@@ -285,6 +347,7 @@ def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, mode, walk, HOW: tl.
 
 @triton.jit
 def kept_form(forms_ptr, walk, HOW: tl.constexpr):
+    # Kind, numbers, the arithmetic for gradients, and whether they may be SEAMLESS.
     at, n, mask = forms_ptr + walk.channel, walk.channels, walk.mask
     code, p, q, A, B, Af, Bf = _seven(at, n, mask, HOW)
     if HOW.LANES:
@@ -296,7 +359,7 @@ def kept_form(forms_ptr, walk, HOW: tl.constexpr):
             code, p, q, A, B, Af, Bf = _seven(at, n, mask, HOW)
             left -= 1
     code = code.to(tl.int32)
-    return code // 4, p, q, A, B, Af, Bf, code % 4
+    return code // 16, p, q, A, B, Af, Bf, code % 8, code & 8 > 0
 
 
 @triton.jit

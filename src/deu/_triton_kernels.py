@@ -19,15 +19,27 @@ from ._triton_elements import (
     MIXED,
     OSCILLATING,
     REAL,
+    SEAMLESS,
     SHORT,
     SINGLE,
     STEADY,
 )
 from ._triton_forms import (
+    CLOSE,
     NEAR_AHEAD,
+    NEEDS_DOUBLE,
+    NO_ROOTS,
+    NO_WAVE,
+    NOT_FAST,
+    NOT_FASTEST,
+    STILL_DOUBLE,
+    UNABLE,
+    any_bits,
     any_of,
+    close_facts,
     coefficients,
     facts,
+    has_seamless,
     is_singular,
     keep_form,
     kept_form,
@@ -102,7 +114,9 @@ def forward(
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW)
     elif HOW.LANES:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        slow, any_slow, fastest, fast, waves, reals = facts(kind, mode, walk.mask, SHORT)
+        found = any_bits(facts(kind, mode, walk.mask, SHORT))
+        fastest, fast = found & NOT_FASTEST == 0, found & NOT_FAST == 0
+        waves, reals = found & NO_WAVE == 0, found & NO_ROOTS == 0
         if waves and fast:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
         elif waves:
@@ -115,8 +129,9 @@ def forward(
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
         else:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
-        if any_slow:
+        if found & NEEDS_DOUBLE > 0:
             tl.debug_barrier()  # what follows is written over what all threads have written
+            slow = (mode == DOUBLE) & walk.mask
             for i in range(HOW.WIDTH):
                 if holds(slow, i, HOW):
                     forward_alone(
@@ -180,7 +195,7 @@ def backward(
     else:
         g = Strided(g_ptr, g_outer, g_channel, g_inner)
         out = Strided(out_ptr, out_outer, out_channel, out_inner)
-    kind, p, q, A, B, Af, Bf, mode = kept_form(forms_ptr, walk, HOW)
+    kind, p, q, A, B, Af, Bf, mode, able = kept_form(forms_ptr, walk, HOW)
     zero = tl.zeros_like(p)
     s0, s1, s2, s3, s4, s5, s6 = zero, zero, zero, zero, zero, zero, zero
     if HOW.LANES and HOW.MODE == DOUBLE:
@@ -198,8 +213,24 @@ def backward(
         seen = kind
         if has_short(OSCILLATING, HOW):  # then waves that need more are none
             seen = tl.where(mode == SINGLE, ENTIRE, kind)
-        slow, any_slow, fastest, fast, waves, reals = facts(seen, mode, walk.mask, FAST)
-        if waves and fast:
+        # Close roots alone, in float64, unless all of the others can be SEAMLESS too.
+        alone = tl.where(mode == SEAMLESS, DOUBLE, mode)
+        found = facts(seen, alone, walk.mask, FAST)
+        if has_seamless(HOW):
+            found += close_facts(mode, able, walk.mask)
+        found = any_bits(found)
+        fast, waves, reals = found & NOT_FAST == 0, found & NO_WAVE == 0, found & NO_ROOTS == 0
+        any_slow = found & NEEDS_DOUBLE > 0
+        if has_seamless(HOW):
+            seamless = found & (CLOSE | UNABLE) == CLOSE
+            alone = tl.where(seamless, mode, alone)
+            any_slow = any_slow & ((seamless == 0) | (found & STILL_DOUBLE > 0))
+        slow = (alone == DOUBLE) & walk.mask
+        if has_seamless(HOW) and seamless:
+            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW
+            )
+        elif waves and fast:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
             )
@@ -218,6 +249,15 @@ def backward(
         else:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW
+            )
+    elif has_seamless(HOW) and mode == SEAMLESS:
+        if kind == REAL:
+            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, SEAMLESS, HOW
+            )
+        else:
+            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SEAMLESS, HOW
             )
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.

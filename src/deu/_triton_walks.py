@@ -22,6 +22,7 @@ from ._triton_elements import (
     MIXED,
     OSCILLATING,
     REAL,
+    SEAMLESS,
     SHORT,
     SINGLE,
     arithmetic,
@@ -48,6 +49,7 @@ from ._triton_mixed import (
     plain_unit,
     plain_value,
 )
+from ._triton_seamless import seamless_gathered, seamless_gradients, seamless_unit
 
 # Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
 # and of what is beyond the stop; ten of the neighbour's; and of the inputs.
@@ -72,7 +74,7 @@ def narrow(x, pointer, MODE: tl.constexpr):
 def _is_fast(KIND, MODE, HOW):
     # Whether the chip's own functions do it, see _triton_fast.py.
     if is_real(KIND):
-        return MODE != DOUBLE
+        return MODE not in (DOUBLE, SEAMLESS)
     return MODE in (HALF, SHORT) and KIND in (OSCILLATING, MIXED)
 
 
@@ -87,7 +89,9 @@ def _unit(
     kind, p, q, A, B, Af, Bf,
     KIND: tl.constexpr, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
-    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+    if MODE == SEAMLESS:
+        unit = seamless_unit(kind, p, q, A, B, Af, Bf)
+    elif _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
         if GRADIENTS:
             unit = mixed_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
         else:
@@ -125,7 +129,9 @@ def _bounded(x, unit, pointer, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
 @triton.jit
 def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     more = x * 0.0
-    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+    if MODE == SEAMLESS:
+        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped = seamless_gradients(x, g, unit, KIND, HOW)
+    elif _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
         moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = mixed_gradients(
             x, g, unit, MODE, HOW
         )
@@ -514,7 +520,12 @@ def backward_walk(
     if MODE != HALF:  # what follows takes differences
         s_p, s_q, s_A, s_B = _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B)
         s_Af, s_Bf, s_stopped, s_more = _wide(s_Af), _wide(s_Bf), _wide(s_stopped), _wide(s_more)
-    if FAST and _is_mixed(KIND, HOW):
+    if MODE == SEAMLESS:
+        s_p, s_q, s_A, s_B, s_Af, s_Bf = seamless_gathered(
+            kind, p, q, A, B, Af, Bf, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped
+        )
+        s_stopped = tl.zeros_like(s_stopped)
+    elif FAST and _is_mixed(KIND, HOW):
         s_p += unit.f1 * s_stopped
         s_q += unit.f2 * s_more
         s_stopped = tl.zeros_like(s_stopped)
@@ -619,7 +630,7 @@ def neighbour_alone(
 def backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr):
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = _one_channel(walk, i, HOW)
-    kind, p, q, A, B, Af, Bf, _ = kept_form(forms_ptr, one, ALONE)
+    kind, p, q, A, B, Af, Bf, _, _ = kept_form(forms_ptr, one, ALONE)
     if kind == OSCILLATING:
         s0, s1, s2, s3, s4, s5, s6 = backward_walk(
             t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE

@@ -1,0 +1,213 @@
+# mypy: ignore-errors
+"""The gradients of units whose two roots are close, in float32: functions in which nothing cancels.
+
+Written with two roots, or a frequency, the coefficients' gradients are small differences of large
+sums where these are close to each other, or to 0.  With V = ∂F/∂D, its slope ``dV`` and its
+integral ``iV`` (``docs/mathematics.md``), which are smooth across a double root, they are not.
+Units of the continuous solution that do not grow; ``MODE`` is ``SEAMLESS``.
+"""
+
+from collections import namedtuple
+
+import triton
+import triton.language as tl
+
+from ._triton_chip import fast_exp2
+from ._triton_elements import (
+    HALF,
+    LOG2E,
+    OSCILLATING,
+    REAL,
+    SHORT,
+    at_least,
+    at_most,
+    inverse,
+    sine_cosine,
+)
+from ._triton_fast import _cap2, _response_slope, in_half_turns
+
+# The constants of a unit; p is the faster of two roots.
+Seamless = namedtuple(
+    "Seamless",
+    [
+        *("real", "apart"),  # two roots; and these are not close
+        *("mean", "mean2"),  # of the roots, or p of an oscillation; to base 2
+        *("p", "q", "p2", "q2", "over_p", "over_q"),
+        *("hi", "lo"),  # the angle in half turns, in two parts
+        *("gap", "over_gap2", "over_turn"),  # D = mean² - product, 1/2D; 1/(q - p), or 1/ω
+        *("scale", "over_product"),  # the faster of mean and turn; 1/(p·q), or 1/(α² + ω²)
+        *("A", "B", "G"),  # the factors of e^(αt)·C and e^(αt)·S; 1/a
+    ],
+)
+# Up to which scale·t iV is a series, and from which half distance over
+# mean on two roots are apart.
+_SERIES, _APART = tl.constexpr(1.5), tl.constexpr(0.5)
+
+
+@triton.jit
+def _numbers(kind, p, q, A, B, Af, Bf):
+    # In float64: mean, turn (half the distance, or ω), D, p·q or α² + ω², 1/a, A and B of C and S.
+    real = kind == REAL
+    mean = tl.where(real, (p + q) * 0.5, p)
+    turn = tl.where(real, (q - p) * 0.5, q)
+    square = turn * turn
+    gap = tl.where(real, square, -square)
+    product = tl.where(real, p * q, p * p + square)
+    G = tl.where(real, 2.0 * turn * Bf, -Af * product)
+    A, B = tl.where(real, A + B, A), tl.where(real, B - A, B) * turn
+    return real, mean, turn, gap, product, G, A, B
+
+
+@triton.jit
+def seamless_unit(kind, p, q, A, B, Af, Bf):
+    TYPE: tl.constexpr = tl.float32
+    real, mean, turn, gap, product, G, A, B = _numbers(kind, p, q, A, B, Af, Bf)
+    hi, lo = in_half_turns(tl.where(real, 0.0, q), SHORT)
+    faster = tl.abs(p) > tl.abs(q)
+    p, q = tl.where(faster, p, q), tl.where(faster, q, p)
+    # A root that is 0 is as good as one that is next to it.
+    q = tl.where(tl.abs(q) < 1e-15, -1e-15, q)
+    p1, q1 = tl.where(real, p, -1.0), tl.where(real, q, -1.0)
+    return Seamless(
+        real,
+        real & (tl.abs(turn) > _APART * tl.abs(mean)),
+        mean.to(TYPE),
+        (mean * LOG2E).to(TYPE),
+        p1.to(TYPE),
+        q1.to(TYPE),
+        (p1 * LOG2E).to(TYPE),
+        (q1 * LOG2E).to(TYPE),
+        inverse(p1).to(TYPE),
+        inverse(q1).to(TYPE),
+        hi,
+        lo,
+        gap.to(TYPE),
+        (0.5 * inverse(gap)).to(TYPE),
+        tl.where(real, 0.5 * tl.abs(inverse(turn)), inverse(turn)).to(TYPE),
+        tl.maximum(tl.abs(mean), tl.abs(turn)).to(TYPE),
+        inverse(product).to(TYPE),
+        A.to(TYPE),
+        B.to(TYPE),
+        G.to(TYPE),
+    )
+
+
+@triton.jit
+def _series(x, y):
+    # iV·e^(-αt)/t⁴ = Σ (k+1)·x^k·y^m/(2k+m+4)! of x = D·t² and y = -αt, for y and √|x| up to 1.5:
+    # fitted, to 3e-7.
+    a = 5.833506975250202e-07 * y + 1.7975335140363313e-06
+    a = a * y + 2.636648787301965e-05
+    a = a * y + 0.00019681407138705254
+    a = a * y + 0.0013898219913244247
+    a = a * y + 0.008333091624081135
+    a = a * y + 0.041666679084300995
+    b = 9.289209970120282e-07 * y + 4.598819487000583e-06
+    b = b * y + 5.056227382738143e-05
+    b = b * y + 0.0003964542120229453
+    b = b * y + 0.0027777741197496653
+    c = 1.0109562254001503e-06 * y + 8.19047727418365e-06
+    c = c * y + 7.438007742166519e-05
+    d = 1.1723502524318974e-07 * y + 1.09903521661181e-06
+    e = 1.3317663416501091e-08
+    return (((e * x + d) * x + c) * x + b) * x + a
+
+
+@triton.jit
+def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
+    # g·dy/dx, and what the element adds to seven sums, see seamless_gathered.
+    CAP: tl.constexpr = _cap2(HOW)
+    raw = unit.mean2 * x
+    over = at_least(raw - CAP, 0.0, HALF)
+    moving = over <= 0
+    e = fast_exp2(raw - over, HOW.PTX)
+    # Away from t = 0: two exponentials, the growing one capped, or a sine and a cosine.
+    if KIND != OSCILLATING:
+        raw1 = unit.p2 * x - over
+        free = raw1 <= 2.0 * CAP
+        e1 = fast_exp2(at_most(raw1, 2.0 * CAP, HALF), HOW.PTX)
+        e2 = fast_exp2(unit.q2 * x - over, HOW.PTX)
+        live1 = tl.where(free, e1, 0.0)
+        even, odd = 0.5 * (e2 + e1), (e2 - e1) * unit.over_turn
+        live_even, live_odd = 0.5 * (e2 + live1), (e2 - live1) * unit.over_turn
+    if KIND != REAL:
+        sine, cosine, _ = sine_cosine(x, unit.hi, unit.lo, SHORT)
+        wave_even, wave_odd = e * cosine, e * sine * unit.over_turn
+    if KIND == OSCILLATING:
+        even, odd, live_even, live_odd = wave_even, wave_odd, wave_even, wave_odd
+    elif KIND != REAL:
+        even, odd = tl.where(unit.real, even, wave_even), tl.where(unit.real, odd, wave_odd)
+        live_even = tl.where(unit.real, live_even, wave_even)
+        live_odd = tl.where(unit.real, live_odd, wave_odd)
+    half = 0.5 * x
+    V = (x * live_even - odd) * unit.over_gap2
+    dV = unit.mean * V + half * live_odd
+    if KIND != OSCILLATING:  # the same with less lost, if the roots are far apart
+        far = (half * (unit.q * e2 + unit.p * e1) - unit.mean * odd) * unit.over_gap2
+        dV = far if KIND == REAL else tl.where(unit.real, far, dV)
+    # Near it: power series of D·t².
+    xx = x * x
+    z = unit.gap * xx
+    near = tl.abs(z) < 1.0
+    C = 2.4733928512432612e-05 * z + 0.0013892273418605328
+    C = (C * z + 0.04166673496365547) * z + 0.49999991059303284
+    S = 2.753922444753698e-06 * z + 0.00019844394410029054
+    S = (S * z + 0.008333335630595684) * z + 0.1666666567325592
+    N = (1.1018109034921508e-05 * z + 0.0005953632644377649) * z + 0.016666671261191368
+    N = N * z + 0.1666666567325592
+    ex = e * x
+    near_odd = ex * (S * z + 1.0)
+    near_V = ex * xx * N
+    even = tl.where(near, e * (C * z + 1.0), even)
+    odd = tl.where(near, near_odd, odd)
+    live_even = tl.where(near, even, live_even)
+    live_odd = tl.where(near, near_odd, live_odd)
+    V = tl.where(near, near_V, V)
+    dV = tl.where(near, unit.mean * near_V + half * near_odd, dV)
+    # For t > 0 alone.
+    U = (1.0 - even + unit.mean * odd) * unit.over_product
+    iV = (U - dV + 2.0 * unit.mean * V) * unit.over_product
+    if KIND != OSCILLATING:
+        second, along = _response_slope(x, unit.q2 * x, unit.over_q, e2, e2 - 1.0, e2, SHORT, HOW)
+        M1 = e1 * unit.over_p - unit.over_p
+        first = (x * e1 - M1) * unit.over_p
+        apart = (along - unit.q * second - M1) * unit.over_turn
+        far = (0.5 * (first + second) - apart) * unit.over_gap2
+        iV = tl.where(unit.apart, far, iV)
+    iV = tl.where(unit.scale * x < _SERIES, e * xx * xx * _series(z, -unit.mean * x), iV)
+    positive = x > 0
+    iV = tl.where(positive, iV, 0.0)  # which may overflow there
+    gp = tl.where(positive, g, 0.0)
+    along = tl.where(moving, unit.A * live_even + unit.B * live_odd, 0.0)
+    slope = unit.mean * along + unit.A * (unit.gap * live_odd) + unit.B * live_even
+    slope += tl.where(positive, unit.G * odd, 0.0)
+    by_gap = unit.A * (half * live_odd) + unit.B * V
+    return (
+        g * slope, g * x * along, g * by_gap, g * even, g * odd,
+        g * iV, gp * V, gp * dV,
+    )  # fmt: skip
+
+
+@triton.jit
+def seamless_gathered(kind, p, q, A, B, Af, Bf, by_mean, by_gap, even, odd, iV, V, dV):
+    # The sums of p, q, A, B, Af and Bf, in float64: what is large in them cancels later.
+    real, mean, turn, gap, product, G, first, second = _numbers(kind, p, q, A, B, Af, Bf)
+    U = product * iV - 2.0 * mean * V + dV
+    U_mean = 2.0 * V - 2.0 * mean * iV
+    # Two roots: the response is Bf·(q - p)·U, of the mean and D.
+    apart = 0.5 * (B - A) * odd
+    rise = turn * (U_mean + 2.0 * turn * iV)
+    fall = turn * (U_mean - 2.0 * turn * iV)
+    roots_p = 0.5 * by_mean - turn * by_gap - apart + Bf * (fall - U)
+    roots_q = 0.5 * by_mean + turn * by_gap + apart + Bf * (rise + U)
+    # An oscillation: it is -Af·(α² + ω²)·U.
+    wave_p = by_mean - Af * (2.0 * mean * U + product * U_mean)
+    wave_q = B * odd - 2.0 * turn * (by_gap + Af * (U - product * iV))
+    return (
+        tl.where(real, roots_p, wave_p),
+        tl.where(real, roots_q, wave_q),
+        tl.where(real, even - turn * odd, even),
+        tl.where(real, even + turn * odd, turn * odd),
+        tl.where(real, 0.0, -product * U),
+        tl.where(real, 2.0 * turn * U, 0.0),
+    )
