@@ -46,10 +46,11 @@ _HALF_VALUE = tl.constexpr(32.0)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
 # Of a root by a, times what its sum has of the other root's.
 _FAST_SHIFT, _HALF_SHIFT = tl.constexpr(48.0), tl.constexpr(600.0)
-# For the gradients of close roots in float32: own numbers, those times mean and 1/a if the roots
-# are far from each other, roots and frequencies; and 1/a over the larger of mean and turn, which is
-# how large a gradient is where it has a zero, of roots, of what hardly oscillates, and otherwise.
-_SEAMLESS_OWN, _SEAMLESS_APART, _SEAMLESS_ROOT = (tl.constexpr(x) for x in (4.0, 8.0, 32.0))
+# For the gradients of close roots in float32: own numbers, at a cap of 1; those times mean and 1/a
+# if the roots are far from each other; roots and frequencies; and 1/a over the larger of mean and
+# turn, which is how large a gradient is where it has a zero: of roots, of what hardly oscillates,
+# and of what does.
+_SEAMLESS_OWN, _SEAMLESS_APART, _SEAMLESS_ROOT = (tl.constexpr(x) for x in (1.25, 8.0, 32.0))
 _SEAMLESS_STEEP, _SEAMLESS_DAMPED, _SEAMLESS_WAVE = (tl.constexpr(x) for x in (11.0, 8.0, 5.0))
 NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
@@ -185,8 +186,20 @@ def has_seamless(HOW):
     return HOW.CONTINUOUS and HOW.MAX_EXPONENT >= 1 and HOW.MODE == SINGLE
 
 
+@triton.constexpr_function
+def _at_its_cap(HOW):
+    # What an exponential comes up to.
+    return 2.718281828459045 ** min(HOW.MAX_EXPONENT, 40.0)
+
+
+@triton.constexpr_function
+def _own_limit(HOW):
+    # What units add for t < 0, where the two parts of it nearly cancel, grows up to the cap.
+    return _SEAMLESS_OWN.value * 2.718281828459045 ** (2.0 - 2.0 * min(HOW.MAX_EXPONENT, 40.0))
+
+
 @triton.jit
-def _seamless(kind, p, q, A, B, Af, Bf):
+def _seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
     # Whether a unit's gradients can be, in float32.
     real, wave = kind == REAL, kind == OSCILLATING
     mean = tl.where(real, (p + q) * 0.5, p)
@@ -200,15 +213,10 @@ def _seamless(kind, p, q, A, B, Af, Bf):
     able = able & (wave | close | ((tl.abs(A) + tl.abs(B)) * mean * G <= _SEAMLESS_APART))
     even = tl.abs(tl.where(real, A + B, A))
     odd = tl.abs(tl.where(real, B - A, B)) * turn
-    able = able & (tl.maximum(even, odd) <= _SEAMLESS_OWN) & (largest_of(A, B, Af, Bf) <= _NUMBER)
+    able = able & (tl.maximum(even, odd) <= _own_limit(HOW))
+    able = able & (largest_of(A, B, Af, Bf) <= _NUMBER)
     able = able & (tl.maximum(tl.abs(p), tl.abs(q)) <= _SEAMLESS_ROOT)
     return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
-
-
-@triton.constexpr_function
-def _at_its_cap(HOW):
-    # What an exponential comes up to.
-    return 2.718281828459045 ** min(HOW.MAX_EXPONENT, 40.0)
 
 
 @triton.jit
@@ -285,7 +293,7 @@ def _tier(
             trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
             mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
         if GRADIENTS and has_seamless(HOW):
-            seamless = (mode == DOUBLE) & _seamless(kind, p, q, A, B, Af, Bf)
+            seamless = (mode == DOUBLE) & _seamless(kind, p, q, A, B, Af, Bf, HOW)
             mode = tl.where(seamless, SEAMLESS, mode)
     return mode
 
@@ -334,7 +342,7 @@ def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, mode, walk, HOW: tl.
         mode = tl.where(kind == ENTIRE, DOUBLE, mode)
     if HOW.LANES and has_seamless(HOW):
         _, _, _, u, v, E, F, Ef, Ff = _shorter(a, b, c, p, q, A, B, Af, Bf)
-        able = _seamless(kind, u, v, E, F, Ef, Ff)
+        able = _seamless(kind, u, v, E, F, Ef, Ff, HOW)
     at, n = forms_ptr + walk.channel, walk.channels
     store(at, (kind * 16 + able.to(tl.int32) * 8 + mode).to(tl.float64), walk.mask, HOW)
     store(at + n, p, walk.mask, HOW)
