@@ -271,19 +271,20 @@ def test_gradients_of_close_roots(lanes: bool, beside: str, where: str) -> None:
     # b² about 4ac, on both sides and up to where the roots are not close any more; every unit has
     # one input, so that nothing averages out.
     near = torch.tensor([0.01, 0.3])
-    t = torch.tensor([-7.3, -2.0, 0.1, 0.9, 1.8, 4.0])
+    t = torch.tensor([-110.0, -7.3, -2.0, 0.1, 0.9, 1.8, 4.0])
     grid = itertools.product((0.1, -0.5), (0.2, 0.7), (*near, *-near), t)
     a, c, near, t = torch.tensor(list(grid)).T
     c = c * a.sign()
     b = a.sign() * 2 * (a * c).sqrt() * (1 + near)
-    c1, c2 = 0.3 * torch.cos(7 * t + a), 0.4 * torch.sin(5 * t + c)
+    cap, own = (2.0, 0.03) if lanes else (1.0, 0.2)
+    c1, c2 = own * torch.cos(7 * t + a), own * torch.sin(5 * t + c)
     unit = torch.stack([a, b, c, c1, c2])
     if beside == "one that grows":
         unit, t = unit[:, :40], t[:40]
         unit[:, 3], t[3] = torch.tensor([0.5, -0.4, 0.3, 0.2, 0.1]), 0.7
     coefficients = tuple(x.contiguous().to(DEVICE) for x in unit)
     t = (t[None] if lanes else t[:, None]).to(DEVICE)
-    settings = Settings(int(lanes), "continuous", 0.01, 100.0, 1.0, 1e9, float("inf"), True)
+    settings = Settings(int(lanes), "continuous", 0.01, 100.0, cap, 1e9, float("inf"), True)
     _, forms = _triton.forward(t, coefficients, settings)
     from deu._triton_elements import SEAMLESS  # imports Triton
 
@@ -297,6 +298,21 @@ def test_gradients_of_close_roots(lanes: bool, beside: str, where: str) -> None:
         worst = off.argmax().item()
         said = f"{name} of {unit[:, worst].tolist()} at {t.flatten()[worst]}: {off.max():.2g}"
         assert off.max() <= TOLERANCE[torch.float32] / 2, said
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+def test_gradients_of_close_roots_far_out(where: str) -> None:
+    t = torch.tensor([-1e20, -1e9, -1e5, 1e5, 1e20], device=DEVICE)[:, None]
+    for unit in (
+        (0.5, 1.0, 0.45, 0.1, 0.2),
+        (0.466, 0.986, 0.583, 0.1, 0.2),
+        (0.23, 0.31, 0.05, 0, 0),
+    ):
+        coefficients = tuple(torch.full((len(t),), x, device=DEVICE) for x in unit)
+        settings = Settings(0, "continuous", 0.01, 100.0, 1.0, 1e9, float("inf"), True)
+        _, forms = _triton.forward(t, coefficients, settings)
+        got = _triton.backward(torch.ones_like(t), t, coefficients, forms, settings)
+        assert all(x.isfinite().all() for x in got), unit
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "channels_last"])

@@ -156,7 +156,7 @@ def _how(
         MAX_EXPONENT=settings.max_exponent,
         BOUND=bound,
         BOUND_BITS=_bits(bound, t.dtype) if t.element_size() == 2 and _is_since(t.device, 8) else 0,
-        CLOSED=torch.finfo(t.dtype).eps * 2**20,
+        CLOSED_LIMIT=torch.finfo(t.dtype).eps * 2**20,
         PULL=settings.training and not continuous,
         LANES=lies.lanes,
         FLAT=lies.flat,

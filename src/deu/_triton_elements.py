@@ -42,7 +42,9 @@ class How(NamedTuple):
     MAX_EXPONENT: float
     BOUND: float
     BOUND_BITS: int  # in a type of 16 bits, if the chip cuts two of them at once; else 0
-    CLOSED: float  # values of 16 bits: how many times a root a response may be, in closed form
+    CLOSED_LIMIT: (
+        float  # values of 16 bits: how many times a root a response may be, in closed form
+    )
     PULL: bool  # whether neighbours pull singular coefficients outward
     LANES: bool  # channels lie along memory, and a tile holds many
     FLAT: bool  # all positions of a channel lie at one stride

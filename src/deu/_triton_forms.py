@@ -29,6 +29,7 @@ from ._triton_rows import (
     paper_snap,
     paper_solve,
 )
+from ._triton_seamless import APART
 
 # Which arithmetic a neuron needs depends on its numbers: how large those of the response are
 # (AHEAD), all of them (NUMBER) and a frequency; how slow a real root is; and, for gradients, how
@@ -50,7 +51,7 @@ _FAST_SHIFT, _HALF_SHIFT = tl.constexpr(48.0), tl.constexpr(600.0)
 # if the roots are far from each other; roots and frequencies; and 1/a over the larger of mean and
 # turn, which is how large a gradient is where it has a zero: of roots, of what hardly oscillates,
 # and of what does.
-_SEAMLESS_OWN, _SEAMLESS_APART, _SEAMLESS_ROOT = (tl.constexpr(x) for x in (1.25, 8.0, 32.0))
+_SEAMLESS_OWN, _SEAMLESS_APART, _SEAMLESS_ROOT = (tl.constexpr(x) for x in (0.6, 8.0, 32.0))
 _SEAMLESS_STEEP, _SEAMLESS_DAMPED, _SEAMLESS_WAVE = (tl.constexpr(x) for x in (11.0, 8.0, 5.0))
 NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
@@ -181,9 +182,9 @@ def _fast_gradients(
 @triton.constexpr_function
 def has_seamless(HOW):
     # Whether gradients of close roots are taken in float32, see _triton_seamless.py.  Below this
-    # cap a root's exponent may come up to its own within the power series.  In 16 bits few need
-    # it, and all the others would take longer.
-    return HOW.CONTINUOUS and HOW.MAX_EXPONENT >= 1 and HOW.MODE == SINGLE
+    # cap a root's exponent may come up to its own within the power series; far above it a slow root
+    # is lost beside a fast one.  In 16 bits few need it, and all the others would take longer.
+    return HOW.CONTINUOUS and 1 <= HOW.MAX_EXPONENT <= 2 and HOW.MODE == SINGLE
 
 
 @triton.constexpr_function
@@ -209,7 +210,7 @@ def _seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
     scale = tl.maximum(mean, turn)
     limit = tl.where(turn <= 2.0 * mean, _SEAMLESS_DAMPED, _SEAMLESS_WAVE)
     able = G <= tl.where(real, _SEAMLESS_STEEP, limit) * scale
-    close = turn <= 0.5 * mean
+    close = turn <= APART * mean
     able = able & (wave | close | ((tl.abs(A) + tl.abs(B)) * mean * G <= _SEAMLESS_APART))
     even = tl.abs(tl.where(real, A + B, A))
     odd = tl.abs(tl.where(real, B - A, B)) * turn
@@ -226,10 +227,10 @@ def _fast_value(kind, p, q, A, B, ahead, CONTINUOUS: tl.constexpr, HOW: tl.const
     larger, slower = tl.maximum(tl.abs(p), tl.abs(q)), tl.minimum(tl.abs(p), tl.abs(q))
     if HOW.MODE == HALF:
         fast = ahead <= _HALF_VALUE
-        fast = fast & ((ahead <= HOW.CLOSED * tl.abs(p)) | (single == 0))
+        fast = fast & ((ahead <= HOW.CLOSED_LIMIT * tl.abs(p)) | (single == 0))
         if HOW.LANES and not CONTINUOUS:
             larger = slower
-        fast = fast & ((ahead <= HOW.CLOSED * larger) | (real == 0))
+        fast = fast & ((ahead <= HOW.CLOSED_LIMIT * larger) | (real == 0))
     else:
         own = tl.maximum(tl.abs(A), tl.abs(B))
         fast = tl.maximum(ahead, own) <= _FAST_VALUE
@@ -287,7 +288,7 @@ def _tier(
                 mode = tl.where(short & (mode == SINGLE), SHORT, mode)
             if not GRADIENTS and (CONTINUOUS or not HOW.LANES):  # see has_closed
                 slower = tl.minimum(tl.abs(p), tl.abs(q))
-                short = real & ((ahead <= HOW.CLOSED * slower) == 0)
+                short = real & ((ahead <= HOW.CLOSED_LIMIT * slower) == 0)
                 mode = tl.where(short & (mode == HALF), SHORT, mode)
         else:
             trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))

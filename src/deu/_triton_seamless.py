@@ -19,12 +19,11 @@ from ._triton_elements import (
     OSCILLATING,
     REAL,
     SHORT,
-    at_least,
     at_most,
     inverse,
     sine_cosine,
 )
-from ._triton_fast import _cap2, _response_slope, in_half_turns
+from ._triton_fast import _cap2, _if, _response_slope, in_half_turns
 
 # The constants of a unit; p is the faster of two roots.
 Seamless = namedtuple(
@@ -32,7 +31,7 @@ Seamless = namedtuple(
     [
         *("real", "apart"),  # two roots; and these are not close
         *("mean", "mean2"),  # of the roots, or p of an oscillation; to base 2
-        *("p", "q", "p2", "q2", "over_p", "over_q"),
+        *("p", "q", "p2", "q2", "turn2", "over_p", "over_q"),  # turn2: half their distance, base 2
         *("hi", "lo"),  # the angle in half turns, in two parts
         *("gap", "over_gap2", "over_turn"),  # D = mean² - product, 1/2D; 1/(q - p), or 1/ω
         *("scale", "over_product"),  # the faster of mean and turn; 1/(p·q), or 1/(α² + ω²)
@@ -41,7 +40,7 @@ Seamless = namedtuple(
 )
 # Up to which scale·t iV is a series, and from which half distance over
 # mean on two roots are apart.
-_SERIES, _APART = tl.constexpr(1.5), tl.constexpr(0.5)
+_SERIES, APART = tl.constexpr(1.5), tl.constexpr(0.5)
 
 
 @triton.jit
@@ -70,13 +69,14 @@ def seamless_unit(kind, p, q, A, B, Af, Bf):
     p1, q1 = tl.where(real, p, -1.0), tl.where(real, q, -1.0)
     return Seamless(
         real,
-        real & (tl.abs(turn) > _APART * tl.abs(mean)),
+        real & (tl.abs(turn) > APART * tl.abs(mean)),
         mean.to(TYPE),
         (mean * LOG2E).to(TYPE),
         p1.to(TYPE),
         q1.to(TYPE),
         (p1 * LOG2E).to(TYPE),
         (q1 * LOG2E).to(TYPE),
+        (tl.abs(turn) * LOG2E).to(TYPE),
         inverse(p1).to(TYPE),
         inverse(q1).to(TYPE),
         hi,
@@ -94,8 +94,8 @@ def seamless_unit(kind, p, q, A, B, Af, Bf):
 
 @triton.jit
 def _series(x, y):
-    # iV·e^(-αt)/t⁴ = Σ (k+1)·x^k·y^m/(2k+m+4)! of x = D·t² and y = -αt, for y and √|x| up to 1.5:
-    # fitted, to 3e-7.
+    # iV·e^(-αt)/t⁴ = Σ (k+1)·x^k·y^m/(2k+m+4)! of x = D·t² and y = -αt from 0 to 1.5, x from -2.25
+    # to y²: fitted, to 4e-7.
     a = 5.833506975250202e-07 * y + 1.7975335140363313e-06
     a = a * y + 2.636648787301965e-05
     a = a * y + 0.00019681407138705254
@@ -118,15 +118,16 @@ def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
     # g·dy/dx, and what the element adds to seven sums, see seamless_gathered.
     CAP: tl.constexpr = _cap2(HOW)
     raw = unit.mean2 * x
-    over = at_least(raw - CAP, 0.0, HALF)
-    moving = over <= 0
-    e = fast_exp2(raw - over, HOW.PTX)
+    moving = raw <= CAP
+    e = fast_exp2(at_most(raw, CAP, HALF), HOW.PTX)
     # Away from t = 0: two exponentials, the growing one capped, or a sine and a cosine.
     if KIND != OSCILLATING:
-        raw1 = unit.p2 * x - over
+        # With the mean held, only the distance counts; a difference would lose digits far out.
+        raw1 = tl.where(moving, unit.p2 * x, CAP - unit.turn2 * x)
+        raw2 = tl.where(moving, unit.q2 * x, CAP + unit.turn2 * x)
         free = raw1 <= 2.0 * CAP
         e1 = fast_exp2(at_most(raw1, 2.0 * CAP, HALF), HOW.PTX)
-        e2 = fast_exp2(unit.q2 * x - over, HOW.PTX)
+        e2 = fast_exp2(raw2, HOW.PTX)
         live1 = tl.where(free, e1, 0.0)
         even, odd = 0.5 * (e2 + e1), (e2 - e1) * unit.over_turn
         live_even, live_odd = 0.5 * (e2 + live1), (e2 - live1) * unit.over_turn
@@ -171,20 +172,17 @@ def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
         second, along = _response_slope(x, unit.q2 * x, unit.over_q, e2, e2 - 1.0, e2, SHORT, HOW)
         M1 = e1 * unit.over_p - unit.over_p
         first = (x * e1 - M1) * unit.over_p
-        apart = (along - unit.q * second - M1) * unit.over_turn
-        far = (0.5 * (first + second) - apart) * unit.over_gap2
-        iV = tl.where(unit.apart, far, iV)
+        U = (along - unit.q * second - M1) * unit.over_turn
+        iV = tl.where(unit.apart, (0.5 * (first + second) - U) * unit.over_gap2, iV)
     iV = tl.where(unit.scale * x < _SERIES, e * xx * xx * _series(z, -unit.mean * x), iV)
     positive = x > 0
-    iV = tl.where(positive, iV, 0.0)  # which may overflow there
-    gp = tl.where(positive, g, 0.0)
     along = tl.where(moving, unit.A * live_even + unit.B * live_odd, 0.0)
     slope = unit.mean * along + unit.A * (unit.gap * live_odd) + unit.B * live_even
     slope += tl.where(positive, unit.G * odd, 0.0)
     by_gap = unit.A * (half * live_odd) + unit.B * V
     return (
         g * slope, g * x * along, g * by_gap, g * even, g * odd,
-        g * iV, gp * V, gp * dV,
+        g * _if(positive, iV), g * _if(positive, V), g * _if(positive, dV),
     )  # fmt: skip
 
 
