@@ -302,6 +302,8 @@ def test_gradients_of_close_roots(lanes: bool, beside: str, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
 def test_gradients_of_close_roots_far_out(where: str) -> None:
+    from deu._triton_elements import SEAMLESS  # imports Triton
+
     t = torch.tensor([-1e20, -1e9, -1e5, 1e5, 1e20], device=DEVICE)[:, None]
     for unit in (
         (0.5, 1.0, 0.45, 0.1, 0.2),
@@ -311,6 +313,7 @@ def test_gradients_of_close_roots_far_out(where: str) -> None:
         coefficients = tuple(torch.full((len(t),), x, device=DEVICE) for x in unit)
         settings = Settings(0, "continuous", 0.01, 100.0, 1.0, 1e9, float("inf"), True)
         _, forms = _triton.forward(t, coefficients, settings)
+        assert (forms[: len(t)] % 8 == SEAMLESS.value).all()
         got = _triton.backward(torch.ones_like(t), t, coefficients, forms, settings)
         assert all(x.isfinite().all() for x in got), unit
 

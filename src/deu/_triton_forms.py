@@ -29,7 +29,7 @@ from ._triton_rows import (
     paper_snap,
     paper_solve,
 )
-from ._triton_seamless import APART
+from ._triton_seamless import can_be_seamless, has_seamless
 
 # Which arithmetic a neuron needs depends on its numbers: how large those of the response are
 # (AHEAD), all of them (NUMBER) and a frequency; how slow a real root is; and, for gradients, how
@@ -47,12 +47,6 @@ _HALF_VALUE = tl.constexpr(32.0)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
 # Of a root by a, times what its sum has of the other root's.
 _FAST_SHIFT, _HALF_SHIFT = tl.constexpr(48.0), tl.constexpr(600.0)
-# For the gradients of close roots in float32: own numbers, at a cap of 1; those times mean and 1/a
-# if the roots are far from each other; roots and frequencies; and 1/a over the larger of mean and
-# turn, which is how large a gradient is where it has a zero: of roots, of what hardly oscillates,
-# and of what does.
-_SEAMLESS_OWN, _SEAMLESS_APART, _SEAMLESS_ROOT = (tl.constexpr(x) for x in (0.6, 8.0, 32.0))
-_SEAMLESS_STEEP, _SEAMLESS_DAMPED, _SEAMLESS_WAVE = (tl.constexpr(x) for x in (11.0, 8.0, 5.0))
 NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
 # stands in for the entire functions at a seam.
@@ -180,44 +174,15 @@ def _fast_gradients(
 
 
 @triton.constexpr_function
-def has_seamless(HOW):
-    # Whether gradients of close roots are taken in float32, see _triton_seamless.py.  Below this
-    # cap a root's exponent may come up to its own within the power series; far above it a slow root
-    # is lost beside a fast one.  In 16 bits few need it, and all the others would take longer.
-    return HOW.CONTINUOUS and 1 <= HOW.MAX_EXPONENT <= 2 and HOW.MODE == SINGLE
+def has_closed(HOW):
+    # Whether roots that are not too slow for closed forms have a loop of their own for values.
+    return HOW.MODE == HALF and not (HOW.LANES and not HOW.CONTINUOUS)
 
 
 @triton.constexpr_function
 def _at_its_cap(HOW):
     # What an exponential comes up to.
     return 2.718281828459045 ** min(HOW.MAX_EXPONENT, 40.0)
-
-
-@triton.constexpr_function
-def _own_limit(HOW):
-    # What units add for t < 0, where the two parts of it nearly cancel, grows up to the cap.
-    return _SEAMLESS_OWN.value * 2.718281828459045 ** (2.0 - 2.0 * min(HOW.MAX_EXPONENT, 40.0))
-
-
-@triton.jit
-def _seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
-    # Whether a unit's gradients can be, in float32.
-    real, wave = kind == REAL, kind == OSCILLATING
-    mean = tl.where(real, (p + q) * 0.5, p)
-    turn = tl.where(real, (q - p) * 0.5, q)
-    G = tl.where(real, 2.0 * turn * Bf, Af * (mean * mean + turn * turn))
-    mean, turn, G = tl.abs(mean), tl.abs(turn), tl.abs(G)
-    scale = tl.maximum(mean, turn)
-    limit = tl.where(turn <= 2.0 * mean, _SEAMLESS_DAMPED, _SEAMLESS_WAVE)
-    able = G <= tl.where(real, _SEAMLESS_STEEP, limit) * scale
-    close = turn <= APART * mean
-    able = able & (wave | close | ((tl.abs(A) + tl.abs(B)) * mean * G <= _SEAMLESS_APART))
-    even = tl.abs(tl.where(real, A + B, A))
-    odd = tl.abs(tl.where(real, B - A, B)) * turn
-    able = able & (tl.maximum(even, odd) <= _own_limit(HOW))
-    able = able & (largest_of(A, B, Af, Bf) <= _NUMBER)
-    able = able & (tl.maximum(tl.abs(p), tl.abs(q)) <= _SEAMLESS_ROOT)
-    return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
 
 
 @triton.jit
@@ -286,16 +251,13 @@ def _tier(
             if GRADIENTS and CONTINUOUS:
                 short = wave & (p <= 0) & (ahead <= _FAST_AHEAD) & (steepest <= _STEEP)
                 mode = tl.where(short & (mode == SINGLE), SHORT, mode)
-            if not GRADIENTS and (CONTINUOUS or not HOW.LANES):  # see has_closed
+            if not GRADIENTS and has_closed(HOW):
                 slower = tl.minimum(tl.abs(p), tl.abs(q))
                 short = real & ((ahead <= HOW.CLOSED_LIMIT * slower) == 0)
                 mode = tl.where(short & (mode == HALF), SHORT, mode)
         else:
             trusted = trusted & (steepest <= tl.where(real, _REAL_STEEP, _STEEP))
             mode = tl.where(trusted, tl.where(fast, SHORT, SINGLE), DOUBLE)
-        if GRADIENTS and has_seamless(HOW):
-            seamless = (mode == DOUBLE) & _seamless(kind, p, q, A, B, Af, Bf, HOW)
-            mode = tl.where(seamless, SEAMLESS, mode)
     return mode
 
 
@@ -335,15 +297,16 @@ def normal_form(a, b, c, c1, c2, CONTINUOUS: tl.constexpr, HOW: tl.constexpr):
 
 
 @triton.jit
-def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, mode, walk, HOW: tl.constexpr):
+def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW: tl.constexpr):
     # A normal form in memory, for backward; gradients may need more digits than the value does.
+    mode = _tier(a, b, c, kind, p, q, A, B, Af, Bf, HOW.CONTINUOUS, True, HOW)
+    mode = tl.where(kind == ENTIRE, DOUBLE, mode)
     able = kind != kind
-    if HOW.MODE != DOUBLE:
-        mode = _tier(a, b, c, kind, p, q, A, B, Af, Bf, HOW.CONTINUOUS, True, HOW)
-        mode = tl.where(kind == ENTIRE, DOUBLE, mode)
-    if HOW.LANES and has_seamless(HOW):
+    if has_seamless(HOW):
         _, _, _, u, v, E, F, Ef, Ff = _shorter(a, b, c, p, q, A, B, Af, Bf)
-        able = _seamless(kind, u, v, E, F, Ef, Ff, HOW)
+        able = can_be_seamless(kind, u, v, E, F, Ef, Ff, HOW)
+        able = able & (largest_of(E, F, Ef, Ff) <= _NUMBER)
+        mode = tl.where(able & (mode == DOUBLE), SEAMLESS, mode)
     at, n = forms_ptr + walk.channel, walk.channels
     store(at, (kind * 16 + able.to(tl.int32) * 8 + mode).to(tl.float64), walk.mask, HOW)
     store(at + n, p, walk.mask, HOW)

@@ -39,7 +39,7 @@ from ._triton_forms import (
     close_facts,
     coefficients,
     facts,
-    has_seamless,
+    has_closed,
     is_singular,
     keep_form,
     kept_form,
@@ -47,6 +47,7 @@ from ._triton_forms import (
     outward,
     singular_coefficients,
 )
+from ._triton_seamless import has_seamless
 from ._triton_walks import (
     Strided,
     ask_for,
@@ -54,7 +55,6 @@ from ._triton_walks import (
     backward_walk,
     forward_alone,
     forward_walk,
-    has_closed,
     has_fast,
     has_short,
     has_steady,
@@ -106,7 +106,7 @@ def forward(
     _, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(a, b, c, c1, c2, HOW.CONTINUOUS, HOW)
     if HOW.KEEP:
         if walk.share == 0:
-            keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, mode, walk, HOW)
+            keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW)
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW)
@@ -121,7 +121,7 @@ def forward(
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
         elif waves:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW)
-        elif has_closed(REAL, HOW) and reals and fastest:
+        elif has_closed(HOW) and reals and fastest:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW)
         elif reals and fast:
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW)
@@ -150,7 +150,7 @@ def forward(
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
             if occurs(KIND, HOW) and kind == KIND:
-                if has_closed(KIND, HOW) and mode == HALF:
+                if KIND == REAL and has_closed(HOW) and mode == HALF:
                     forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW)
                 elif has_fast(KIND, HOW) and mode != SINGLE:
                     forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW)
@@ -250,15 +250,6 @@ def backward(
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW
             )
-    elif has_seamless(HOW) and mode == SEAMLESS:
-        if kind == REAL:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, SEAMLESS, HOW
-            )
-        else:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SEAMLESS, HOW
-            )
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.
         REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
@@ -278,7 +269,11 @@ def backward(
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
             if occurs(KIND, HOW) and kind == KIND:
-                if has_steady(KIND, HOW) and mode != SINGLE and tl.maximum(p, q) <= 0:
+                if has_seamless(HOW) and mode == SEAMLESS:
+                    s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SEAMLESS, HOW
+                    )
+                elif has_steady(KIND, HOW) and mode != SINGLE and tl.maximum(p, q) <= 0:
                     s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                         t, g, out, walk, kind, p, q, A, B, Af, Bf, STEADY, FAST, HOW
                     )

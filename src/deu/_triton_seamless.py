@@ -19,6 +19,7 @@ from ._triton_elements import (
     OSCILLATING,
     REAL,
     SHORT,
+    SINGLE,
     at_most,
     inverse,
     sine_cosine,
@@ -38,14 +39,19 @@ Seamless = namedtuple(
         *("A", "B", "G"),  # the factors of e^(αt)·C and e^(αt)·S; 1/a
     ],
 )
-# Up to which scale·t iV is a series, and from which half distance over
-# mean on two roots are apart.
-_SERIES, APART = tl.constexpr(1.5), tl.constexpr(0.5)
+# What units may have: own numbers, at a cap of 1; those times mean and 1/a
+# if the roots are far from each other; roots and frequencies; and 1/a over the larger of mean and
+# turn, which is how large a gradient is where it has a zero: of roots, of what hardly oscillates,
+# and of what does.
+_OWN, _OWN_APART, _ROOT = (tl.constexpr(x) for x in (0.6, 8.0, 32.0))
+_STEEP, _DAMPED, _WAVE = (tl.constexpr(x) for x in (11.0, 8.0, 5.0))
+# Up to which scale·t iV is a series, and from which half distance over mean on roots are apart.
+_SERIES, _APART = tl.constexpr(1.5), tl.constexpr(0.5)
 
 
 @triton.jit
 def _numbers(kind, p, q, A, B, Af, Bf):
-    # In float64: mean, turn (half the distance, or ω), D, p·q or α² + ω², 1/a, A and B of C and S.
+    # Mean, turn (half the distance, or ω), D, p·q or α² + ω², 1/a, A and B of C and S.
     real = kind == REAL
     mean = tl.where(real, (p + q) * 0.5, p)
     turn = tl.where(real, (q - p) * 0.5, q)
@@ -55,6 +61,34 @@ def _numbers(kind, p, q, A, B, Af, Bf):
     G = tl.where(real, 2.0 * turn * Bf, -Af * product)
     A, B = tl.where(real, A + B, A), tl.where(real, B - A, B) * turn
     return real, mean, turn, gap, product, G, A, B
+
+
+@triton.constexpr_function
+def has_seamless(HOW):
+    # Whether this is done at all.  Below a cap of 1 a root's exponent may come up to its own within
+    # the power series; far above it a slow root is lost beside a fast one.  In 16 bits few need it,
+    # and all the others would take longer.
+    return HOW.CONTINUOUS and 1 <= HOW.MAX_EXPONENT <= 2 and HOW.MODE == SINGLE
+
+
+@triton.constexpr_function
+def _own_limit(HOW):
+    # What units add for t < 0, where the two parts of it nearly cancel, grows up to the cap.
+    return _OWN.value * 2.718281828459045 ** (2.0 - 2.0 * HOW.MAX_EXPONENT)
+
+
+@triton.jit
+def can_be_seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
+    real, mean, turn, _, _, G, even, odd = _numbers(kind, p, q, A, B, Af, Bf)
+    wave = kind == OSCILLATING
+    mean, turn, G = tl.abs(mean), tl.abs(turn), tl.abs(G)
+    limit = tl.where(turn <= 2.0 * mean, _DAMPED, _WAVE)
+    able = G <= tl.where(real, _STEEP, limit) * tl.maximum(mean, turn)
+    apart = real & (turn > _APART * mean)
+    able = able & ((apart == 0) | ((tl.abs(A) + tl.abs(B)) * mean * G <= _OWN_APART))
+    able = able & (tl.maximum(tl.abs(even), tl.abs(odd)) <= _own_limit(HOW))
+    able = able & (tl.maximum(tl.abs(p), tl.abs(q)) <= _ROOT)
+    return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
 
 
 @triton.jit
@@ -69,7 +103,7 @@ def seamless_unit(kind, p, q, A, B, Af, Bf):
     p1, q1 = tl.where(real, p, -1.0), tl.where(real, q, -1.0)
     return Seamless(
         real,
-        real & (tl.abs(turn) > APART * tl.abs(mean)),
+        real & (tl.abs(turn) > _APART * tl.abs(mean)),
         mean.to(TYPE),
         (mean * LOG2E).to(TYPE),
         p1.to(TYPE),

@@ -298,12 +298,6 @@ def has_short(KIND, HOW):
 
 
 @triton.constexpr_function
-def has_closed(KIND, HOW):
-    # Whether roots that are not too slow for closed forms are worth a loop of their own for values.
-    return KIND == REAL and HOW.MODE == HALF and not (HOW.LANES and not HOW.CONTINUOUS)
-
-
-@triton.constexpr_function
 def has_steady(KIND, HOW):
     # Whether roots that decay are worth a loop of their own: where arithmetic is all there is.
     return KIND == REAL and HOW.CONTINUOUS and HOW.MODE == HALF
