@@ -37,8 +37,8 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
         return _forward(size, large, lanes, continuous)
     if lanes and size == 8:
         return Tiling(4, 4, 3, 168, 2)
-    if lanes and size == 2:  # the paper's rows side by side have too many constants for eight
-        return Tiling(4, 8, 3, 168, 4, together=8 if continuous else 2)
+    if lanes and size == 2:
+        return Tiling(4, 8, 3, 168, 4, together=8)
     if lanes:
         # A thread with two channels instead of four keeps their constants in its registers.  Each
         # program leaves sums, and of the paper's solution in training more than twice as many.

@@ -5,6 +5,7 @@ import triton
 import triton.language as tl
 
 from ._triton_elements import (
+    CRITICAL,
     DOUBLE,
     ENTIRE,
     EXPONENTIAL,
@@ -47,7 +48,9 @@ _HALF_VALUE = tl.constexpr(32.0)
 _FAST_DECAY, _BUMPED_AHEAD = tl.constexpr(32.0), tl.constexpr(1.2)
 # Of a root by a, times what its sum has of the other root's.
 _FAST_SHIFT, _HALF_SHIFT = tl.constexpr(48.0), tl.constexpr(600.0)
-NEAR_AHEAD = tl.constexpr(50.0)  # of neighbours, whose response may be as steep as 1/eps²
+# Of neighbours: from which root, or frequency, on closed forms have the digits; and for 16 bits.
+_NEAR_ROOT, _NEAR_TURN = tl.constexpr(0.25), tl.constexpr(1.0)
+_HALF_NEAR_ROOT, _HALF_NEAR_TURN = tl.constexpr(0.03), tl.constexpr(0.35)
 # Between these exponents nothing over- or underflows; up to this steepness a closed form in float64
 # stands in for the entire functions at a seam.
 _SLOWEST, _FASTEST, _BY_DOUBLE = tl.constexpr(1e-6), tl.constexpr(1e6), tl.constexpr(1e8)
@@ -163,7 +166,8 @@ def _fast_gradients(
         few = root * root * tl.abs(Bf) * own <= (_HALF_SHIFT if HOW.MODE == HALF else _FAST_SHIFT)
         fast = fast & (few | (real == 0))
     else:  # the bump multiplies the response near t = 0
-        fast = fast & ((ahead <= _BUMPED_AHEAD) | (wave == 0))
+        turning = wave | (kind == CRITICAL)
+        fast = fast & ((ahead <= _BUMPED_AHEAD) | (turning == 0))
     if HOW.MODE == HALF:
         fast = fast & (ahead <= _HALF_AHEAD) & (steepest <= _HALF_FAST_STEEP)
         fast = fast & ((tl.abs(p) >= _HALF_ROOT) | (single == 0))
@@ -347,6 +351,22 @@ def outward(p, HOW: tl.constexpr):
     # A singular coefficient moved to the nearest of ±eps.
     eps = tl.full((), HOW.EPS, tl.float64)
     return tl.where(tl.abs(p) < eps, tl.where(p < 0, -eps, eps), p)
+
+
+@triton.jit
+def neighbour_mode(a, kind, p, q, mode, HOW: tl.constexpr):
+    # The arithmetic that a neighbour's sums need: SHORT, SEAMLESS if it oscillates slowly, SINGLE
+    # if both roots are slow, or DOUBLE.  Its own a is a, which SEAMLESS sums say nothing of, and
+    # these must not grow.  SINGLE is for roots by themselves.
+    ROOT: tl.constexpr = _HALF_NEAR_ROOT if HOW.MODE == HALF else _NEAR_ROOT
+    TURN: tl.constexpr = _HALF_NEAR_TURN if HOW.MODE == HALF else _NEAR_TURN
+    larger = tl.maximum(tl.abs(p), tl.abs(q))
+    slow = (kind == OSCILLATING) & (larger < TURN)
+    able = slow & (p <= 0) & (is_singular(a, HOW) == 0)
+    double = (mode == DOUBLE) | (slow & (able == 0))
+    double = double | ((kind == CRITICAL) & (tl.abs(p) < TURN))
+    slowly = tl.where((kind == REAL) & (larger < ROOT), DOUBLE if HOW.LANES else SINGLE, SHORT)
+    return tl.where(double, DOUBLE, tl.where(able, SEAMLESS, slowly))
 
 
 @triton.jit

@@ -26,7 +26,6 @@ from ._triton_elements import (
 )
 from ._triton_forms import (
     CLOSE,
-    NEAR_AHEAD,
     NEEDS_DOUBLE,
     NO_ROOTS,
     NO_WAVE,
@@ -43,6 +42,7 @@ from ._triton_forms import (
     is_singular,
     keep_form,
     kept_form,
+    neighbour_mode,
     normal_form,
     outward,
     singular_coefficients,
@@ -297,7 +297,6 @@ def backward(
                 if holds(slow, i, HOW):
                     backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW, ALONE)
     if HOW.PULL:
-        PLAIN: tl.constexpr = SHORT if HOW.MODE == HALF else SINGLE
         a, b, c = singular_coefficients(a_ptr, b_ptr, c_ptr, walk.channel, walk.mask, HOW)
         pulled = is_singular(a, HOW) | is_singular(b, HOW) | is_singular(c, HOW)
         pulled = pulled & walk.mask
@@ -305,27 +304,44 @@ def backward(
             _, _, _, _, kind, p, q, _, _, Af, Bf, mode = normal_form(
                 outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, HOW
             )
-            if HOW.MODE == SINGLE:
-                mode = tl.where(tl.maximum(tl.abs(Af), tl.abs(Bf)) > NEAR_AHEAD, DOUBLE, mode)
+            mode = neighbour_mode(a, kind, p, q, mode, HOW)
+            slow = pulled & (mode == SEAMLESS)
             if HOW.MODE == DOUBLE:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, DOUBLE, HOW)
             elif HOW.LANES:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, SHORT, HOW)
-                slow = pulled & (mode == DOUBLE)
                 if any_of(slow, HOW):
+                    neighbour_walk(
+                        t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, SEAMLESS, HOW
+                    )
+                else:
+                    neighbour_walk(
+                        t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, SHORT, HOW
+                    )
+                double = pulled & (mode == DOUBLE)
+                if any_of(double, HOW):
                     tl.debug_barrier()
                     for i in range(HOW.WIDTH):
-                        if holds(slow, i, HOW):
+                        if holds(double, i, HOW):
                             neighbour_alone(
                                 t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW, ALONE
                             )
             elif mode == DOUBLE and kind == OSCILLATING:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, DOUBLE, ALONE)
+                neighbour_walk(
+                    t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, OSCILLATING, DOUBLE, ALONE
+                )
             elif mode == DOUBLE:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, MIXED, DOUBLE, ALONE)
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, DOUBLE, ALONE)
+            elif mode == SEAMLESS:
+                neighbour_walk(
+                    t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, OSCILLATING, SEAMLESS, HOW
+                )
+            elif mode == SINGLE:
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, REAL, SINGLE, HOW)
             elif kind == REAL:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, REAL, SHORT, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, REAL, SHORT, HOW)
             elif kind == OSCILLATING:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, OSCILLATING, PLAIN, HOW)
+                neighbour_walk(
+                    t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, OSCILLATING, SHORT, HOW
+                )
             else:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, CRITICAL, PLAIN, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, CRITICAL, SHORT, HOW)

@@ -46,7 +46,7 @@ Seamless = namedtuple(
 _OWN, _OWN_APART, _ROOT = (tl.constexpr(x) for x in (0.6, 8.0, 32.0))
 _STEEP, _DAMPED, _WAVE = (tl.constexpr(x) for x in (11.0, 8.0, 5.0))
 # Up to which scale·t iV is a series, and from which half distance over mean on roots are apart.
-_SERIES, _APART = tl.constexpr(1.5), tl.constexpr(0.5)
+SERIES, _APART = tl.constexpr(1.5), tl.constexpr(0.5)
 
 
 @triton.jit
@@ -127,7 +127,14 @@ def seamless_unit(kind, p, q, A, B, Af, Bf):
 
 
 @triton.jit
-def _series(x, y):
+def v_series(z):
+    # V·e^(-αt)/t³ of z = D·t² while |z| < 1.
+    N = (1.1018109034921508e-05 * z + 0.0005953632644377649) * z + 0.016666671261191368
+    return N * z + 0.1666666567325592
+
+
+@triton.jit
+def iv_series(x, y):
     # iV·e^(-αt)/t⁴ = Σ (k+1)·x^k·y^m/(2k+m+4)! of x = D·t² and y = -αt from 0 to 1.5, x from -2.25
     # to y²: fitted, to 4e-7.
     a = 5.833506975250202e-07 * y + 1.7975335140363313e-06
@@ -188,17 +195,15 @@ def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
     C = (C * z + 0.04166673496365547) * z + 0.49999991059303284
     S = 2.753922444753698e-06 * z + 0.00019844394410029054
     S = (S * z + 0.008333335630595684) * z + 0.1666666567325592
-    N = (1.1018109034921508e-05 * z + 0.0005953632644377649) * z + 0.016666671261191368
-    N = N * z + 0.1666666567325592
     ex = e * x
     near_odd = ex * (S * z + 1.0)
-    near_V = ex * xx * N
+    V_near = ex * xx * v_series(z)
     even = tl.where(near, e * (C * z + 1.0), even)
     odd = tl.where(near, near_odd, odd)
     live_even = tl.where(near, even, live_even)
     live_odd = tl.where(near, near_odd, live_odd)
-    V = tl.where(near, near_V, V)
-    dV = tl.where(near, unit.mean * near_V + half * near_odd, dV)
+    V = tl.where(near, V_near, V)
+    dV = tl.where(near, unit.mean * V_near + half * near_odd, dV)
     # For t > 0 alone.
     U = (1.0 - even + unit.mean * odd) * unit.over_product
     iV = (U - dV + 2.0 * unit.mean * V) * unit.over_product
@@ -208,7 +213,7 @@ def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
         first = (x * e1 - M1) * unit.over_p
         U = (along - unit.q * second - M1) * unit.over_turn
         iV = tl.where(unit.apart, (0.5 * (first + second) - U) * unit.over_gap2, iV)
-    iV = tl.where(unit.scale * x < _SERIES, e * xx * xx * _series(z, -unit.mean * x), iV)
+    iV = tl.where(unit.scale * x < SERIES, e * xx * xx * iv_series(z, -unit.mean * x), iV)
     positive = x > 0
     along = tl.where(moving, unit.A * live_even + unit.B * live_odd, 0.0)
     slope = unit.mean * along + unit.A * (unit.gap * live_odd) + unit.B * live_even

@@ -42,13 +42,8 @@ from ._triton_forms import (
     singular_coefficients,
     store,
 )
-from ._triton_mixed import (
-    mixed_gradients,
-    mixed_neighbour_sums,
-    mixed_unit,
-    plain_unit,
-    plain_value,
-)
+from ._triton_mixed import mixed_gathered, mixed_gradients, mixed_unit, plain_unit, plain_value
+from ._triton_neighbours import near_gathered, near_sums, neighbour_unit
 from ._triton_seamless import seamless_gathered, seamless_gradients, seamless_unit
 
 # Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
@@ -520,8 +515,9 @@ def backward_walk(
         )
         s_stopped = tl.zeros_like(s_stopped)
     elif FAST and _is_mixed(KIND, HOW):
-        s_p += unit.f1 * s_stopped
-        s_q += unit.f2 * s_more
+        s_p, s_q, s_A, s_B, s_Af, s_Bf = mixed_gathered(
+            kind, p, q, A, B, Af, Bf, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more
+        )
         s_stopped = tl.zeros_like(s_stopped)
     elif FAST:
         s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
@@ -533,42 +529,38 @@ def backward_walk(
     )  # fmt: skip
 
 
-@triton.constexpr_function
-def _is_mixed_neighbour(KIND, MODE):
-    # Whether its sums are those of _triton_mixed.py.
-    return MODE == SHORT and KIND in (MIXED, REAL)
-
-
 @triton.jit
 def _pulled(
-    x, g, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs,
+    x, g, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs,
     KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
     # The sums of a neighbour with what elements add to them, and that of the inputs.
-    if _is_mixed_neighbour(KIND, MODE):
-        n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = mixed_neighbour_sums(x, g, unit, KIND, MODE, HOW)
-    else:
+    if MODE == DOUBLE:
         n0, n1, n2, n3, n4, n5, n6, n7, n8, n9 = neighbour_sums(x, g, unit, KIND, MODE, HOW)
-    return (
-        s0 + n0, s1 + n1, s2 + n2, s3 + n3, s4 + n4, s5 + n5, s6 + n6, s7 + n7, s8 + n8, s9 + n9,
-        inputs + x,
-    )  # fmt: skip
+        s0, s1, s2, s3, s4 = s0 + n0, s1 + n1, s2 + n2, s3 + n3, s4 + n4
+        s5, s6, s7, s8, s9 = s5 + n5, s6 + n6, s7 + n7, s8 + n8, s9 + n9
+    else:
+        s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10 = near_sums(
+            x, g, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, KIND, MODE, HOW
+        )
+    return s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs + x
 
 
 @triton.jit
 def neighbour_walk(
-    t, g, sums_ptr, walk, kind, p, q, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
-):
-    if _is_mixed_neighbour(KIND, MODE):
-        unit = mixed_unit(kind, p, q, p, p, p, p, MODE, HOW)
-    else:
+    t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow,
+    KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
+    if MODE == DOUBLE:
         unit = arithmetic(kind, p, q, p, p, p, p, MODE, HOW)
+    else:
+        unit = neighbour_unit(kind, p, q, slow, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     HEIGHT: tl.constexpr = HOW.HEIGHT
     WIDTH: tl.constexpr = HOW.WIDTH
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
     z = tl.zeros(_part(HOW), TYPE)
-    s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs = z, z, z, z, z, z, z, z, z, z, z
+    s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs = z, z, z, z, z, z, z, z, z, z, z, z
     position, outer, inner = _start(walk, HOW)
     t_at, inside = _tile(t, position, outer, inner, walk, HOW)
     g_at, _ = _tile(g, position, outer, inner, walk, HOW)
@@ -581,16 +573,23 @@ def neighbour_walk(
         if HOW.HALVES:
             x, x_other = _halves(x, HOW)
             gradient, g_other = _halves(gradient, HOW)
-            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs = _pulled(
+            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs = _pulled(
                 x_other, g_other, unit,
-                s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs, KIND, MODE, HOW,
+                s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs, KIND, MODE, HOW,
             )  # fmt: skip
-        s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs = _pulled(
-            x, gradient, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, inputs, KIND, MODE, HOW
+        s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs = _pulled(
+            x, gradient, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs, KIND, MODE, HOW
         )
     zero = tl.zeros(_part(HOW), TYPE)
     s0, s1, s2, s3, s4, s5, s6, s7 = summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW)
-    s8, s9, inputs, _, _, _, _, _ = summed(s8, s9, inputs, zero, zero, zero, zero, zero, HOW)
+    s8, s9, s10, inputs, _, _, _, _ = summed(s8, s9, s10, inputs, zero, zero, zero, zero, HOW)
+    if MODE != DOUBLE:
+        s0, s1, s2, s3, s4 = _wide(s0), _wide(s1), _wide(s2), _wide(s3), _wide(s4)
+        s5, s6, s7, s8, s9 = _wide(s5), _wide(s6), _wide(s7), _wide(s8), _wide(s9)
+        s0, s1, s2, s3, s4, s5, s6, s7, s8, s9 = near_gathered(
+            kind, p, q, Af, Bf, slow,
+            s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, _wide(s10), MODE,
+        )  # fmt: skip
     _keep(sums_ptr, OWN, s0, walk, HOW)
     _keep(sums_ptr, OWN + 1, s1, walk, HOW)
     _keep(sums_ptr, OWN + 2, s2, walk, HOW)
@@ -611,13 +610,14 @@ def neighbour_alone(
     one = _one_channel(walk, i, HOW)
     a, b, c = singular_coefficients(a_ptr, b_ptr, c_ptr, one.channel, one.mask, ALONE)
     zero = tl.zeros_like(a)
-    _, _, _, _, kind, p, q, _, _, _, _, _ = normal_form(
+    _, _, _, _, kind, p, q, _, _, Af, Bf, _ = normal_form(
         outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, ALONE
     )
+    slow = kind != kind
     if kind == OSCILLATING:
-        neighbour_walk(t, g, sums_ptr, one, kind, p, q, OSCILLATING, DOUBLE, ALONE)
+        neighbour_walk(t, g, sums_ptr, one, kind, p, q, Af, Bf, slow, OSCILLATING, DOUBLE, ALONE)
     else:
-        neighbour_walk(t, g, sums_ptr, one, kind, p, q, MIXED, DOUBLE, ALONE)
+        neighbour_walk(t, g, sums_ptr, one, kind, p, q, Af, Bf, slow, MIXED, DOUBLE, ALONE)
 
 
 @triton.jit

@@ -1,0 +1,191 @@
+# mypy: ignore-errors
+"""The sums of a neighbour, from which its gradient follows whatever its A and B are.
+
+``neighbour_sums`` of ``_triton_elements.py`` in less time, for the kinds that a neighbour can have:
+two roots, an oscillation, a double root, or (``KIND`` is ``MIXED``) one of these side by side.
+``MODE`` is ``SHORT``; ``SINGLE`` for two roots of which the larger too is slow; or ``SEAMLESS`` for
+an oscillation that is slow: its response has V = ∂F/∂D and its integral then, see
+_triton_seamless.py.
+"""
+
+from collections import namedtuple
+
+import triton
+import triton.language as tl
+
+from ._triton_chip import one_if_positive
+from ._triton_elements import (
+    CRITICAL,
+    HALF,
+    LOG2E,
+    MIXED,
+    OSCILLATING,
+    REAL,
+    SEAMLESS,
+    SHORT,
+    SINGLE,
+    at_least,
+    inverse,
+    inverse_unless_tiny,
+)
+from ._triton_fast import _response_slope
+from ._triton_mixed import angle, arranged, exponentials, turned
+from ._triton_seamless import SERIES, iv_series, v_series
+
+Neighbour = namedtuple(
+    "Neighbour",
+    [
+        *("p2", "q2", "over_p", "over_q", "hi", "lo", "U", "V", "W"),  # as of Mixed
+        # Of slow oscillations: these; α, 1/ω, D, 1/2D and a/c; the larger of |α| and ω.
+        *("slow", "mean", "over_turn", "gap", "over_gap2", "over_product", "scale"),
+    ],
+)
+
+
+@triton.constexpr_function
+def _level(HOW):
+    # The arithmetic of elements.
+    return HALF if HOW.MODE == HALF else SHORT
+
+
+@triton.jit
+def neighbour_unit(kind, p, q, slow, HOW: tl.constexpr):
+    TYPE: tl.constexpr = tl.float32
+    hi, lo = angle(kind, q, _level(HOW))
+    zero = tl.zeros_like(p)
+    _, first, second, _, _, _, _ = arranged(kind, p, q, zero, zero, zero, zero)
+    oscillating, critical, real = kind == OSCILLATING, kind == CRITICAL, kind == REAL
+    turn = tl.where(oscillating, q, 1.0)
+    return Neighbour(
+        (first * LOG2E).to(TYPE),
+        (second * LOG2E).to(TYPE),
+        tl.where(real, inverse_unless_tiny(first, 1e-30), 0.0).to(TYPE),
+        tl.where(real, inverse_unless_tiny(second, 1e-30), 0.0).to(TYPE),
+        hi,
+        lo,
+        oscillating.to(TYPE),
+        critical.to(TYPE),
+        real.to(TYPE),
+        slow,
+        p.to(TYPE),
+        inverse(turn).to(TYPE),
+        (-turn * turn).to(TYPE),
+        (-0.5 * inverse(turn * turn)).to(TYPE),
+        inverse(p * p + turn * turn).to(TYPE),
+        tl.maximum(tl.abs(p), tl.abs(turn)).to(TYPE),
+    )
+
+
+@triton.jit
+def _slowly(x, e, h1, h2, unit, HOW: tl.constexpr):
+    # V and iV; for x < 0, of which 0 is given instead, they are 0 too.  In closed form from where
+    # this has the digits.
+    odd = h2 * unit.over_turn
+    xx = x * x
+    z, y = unit.gap * xx, -unit.mean * x
+    V, U = (x * h1 - odd) * unit.over_gap2, (1.0 - h1 + unit.mean * odd) * unit.over_product
+    iV = (U + unit.mean * V - 0.5 * x * odd) * unit.over_product
+    if HOW.MODE == HALF:
+        NEAR: tl.constexpr = 0.05
+        SMALL: tl.constexpr = 0.5
+        V_near = 0.016666667 * z + 0.16666667
+        iV_near = (0.0013888889 * y + 0.0083333333) * y + 0.041666667
+        iV_near = 0.0027777778 * z + iV_near
+    else:
+        NEAR: tl.constexpr = 1.0
+        SMALL: tl.constexpr = SERIES
+        V_near, iV_near = v_series(z), iv_series(z, y)
+    near = e * (xx * x)
+    V = tl.where(z > -NEAR, near * V_near, V)
+    iV = tl.where(unit.scale * x < SMALL, near * (x * iV_near), iV)
+    return V, iV
+
+
+@triton.jit
+def near_sums(
+    x, g, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10,
+    KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
+    # Eleven sums with what the element adds to them: of g·h1 and g·h2; of g·x times these where
+    # their exponents are below their caps; and times these anywhere; for x > 0 of g·(h1 - 1) and
+    # g·h2, or of a slow one V and iV, or of slow roots g·∂M(p)/∂p, of g·x·h1 and g·x·h2 below
+    # their caps, and of g·∂M(q)/∂q.
+    raw1, raw2, e1, e2, free1, free2 = exponentials(x, unit, HOW)
+    h1, h2 = e1, e2
+    if KIND == MIXED or KIND == OSCILLATING:
+        sine, cosine = turned(x, unit, _level(HOW), HOW)
+        h1 = e1 * cosine
+        h2 = e1 * sine
+    if KIND == MIXED:
+        h2 = e2 * (unit.U * sine + (unit.V * x + unit.W))
+    elif KIND == CRITICAL:
+        h2 = e1 * x
+    positive = one_if_positive(x, HOW.PTX)
+    gx, gp = g * x, g * positive
+    live1 = tl.where(free1, gx, 0.0)
+    live2 = live1
+    if KIND == MIXED or KIND == REAL:
+        live2 = tl.where(free2, gx, 0.0)
+    s0 += g * h1
+    s1 += g * h2
+    s2 += live1 * h1
+    s3 += live2 * h2
+    if KIND != REAL:
+        s4 += gx * h1
+        s5 += gx * h2
+    first, second = h1 - 1.0, h2
+    if MODE == SEAMLESS:
+        V, iV = _slowly(at_least(x, 0.0, HALF), e1, h1, h2, unit, HOW)
+        first, second = tl.where(unit.slow, V, first), tl.where(unit.slow, iV, second)
+    if MODE == SINGLE:
+        live = tl.where(free1, e1, 0.0)
+        first, _ = _response_slope(x, raw1, unit.over_p, e1, e1, live, _level(HOW), HOW)
+    s6 += gp * first
+    s7 += gp * second
+    s8 += (positive * live1) * h1
+    s9 += (positive * live2) * h2
+    if KIND == MIXED or KIND == REAL:
+        live = tl.where(free2, e2, 0.0)
+        to_second, _ = _response_slope(x, raw2, unit.over_q, e2, e2, live, _level(HOW), HOW)
+        s10 += gp * to_second
+    return s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10
+
+
+@triton.jit
+def near_gathered(
+    kind, p, q, Af, Bf, slow, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, MODE: tl.constexpr
+):  # fmt: skip
+    # What neighbour_sums would have found.
+    real = kind == REAL
+    zero = tl.zeros_like(p)
+    swapped, first, second, _, _, _, _ = arranged(kind, p, q, zero, zero, zero, zero)
+    # Two roots.
+    over = inverse_unless_tiny(first, 1e-15)
+    M1, M2 = over * s6, s9 - second * s10
+    to_first = over * (s8 - M1)
+    if MODE == SINGLE:
+        M1, to_first = s8 - first * s6, s6
+    # An exponent is capped on one side of 0 alone: where it grows.
+    capped1, capped2 = s4 - s2, s5 - s3
+    s8 += tl.where(p > 0, capped1, 0.0)
+    s9 += tl.where(p > 0, capped2, 0.0)
+    # A slow oscillation: f is -Af·κ·U, of which U itself matters to a alone, which is not pulled.
+    kappa = p * p + q * q
+    U, U_mean = kappa * s7 - 2.0 * p * s6, 2.0 * s6 - 2.0 * p * s7
+    by_p, by_q = -Af * (2.0 * p * U + kappa * U_mean), -2.0 * q * Af * (U - kappa * s7)
+    over_size = inverse(Af * Af + Bf * Bf)
+    P1 = tl.where(slow, (Af * by_p + Bf * by_q) * over_size, s8)
+    P2 = tl.where(slow, (Bf * by_p - Af * by_q) * over_size, s9)
+    d1, d2 = tl.where(slow, -kappa * U, s6), tl.where(slow, 0.0, s7)
+    return (
+        tl.where(swapped, s1, s0),
+        tl.where(swapped, s0, s1),
+        tl.where(real, tl.where(swapped, M2, M1), d1),
+        tl.where(real, tl.where(swapped, M1, M2), d2),
+        tl.where(real, tl.where(swapped, s3, s2), s4),
+        tl.where(real, tl.where(swapped, s2, s3), s5),
+        tl.where(real, tl.where(swapped, s10, to_first), P1),
+        tl.where(real, tl.where(swapped, to_first, s10), P2),
+        tl.where(real, 0.0, capped1),
+        tl.where(real, 0.0, capped2),
+    )
