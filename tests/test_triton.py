@@ -282,13 +282,52 @@ def test_gradients_of_close_roots(lanes: bool, beside: str, where: str) -> None:
     if beside == "one that grows":
         unit, t = unit[:, :40], t[:40]
         unit[:, 3], t[3] = torch.tensor([0.5, -0.4, 0.3, 0.2, 0.1]), 0.7
-    coefficients = tuple(x.contiguous().to(DEVICE) for x in unit)
-    t = (t[None] if lanes else t[:, None]).to(DEVICE)
-    settings = Settings(int(lanes), "continuous", 0.01, 100.0, cap, 1e9, float("inf"), True)
-    _, forms = _triton.forward(t, coefficients, settings)
+    _compare_close(unit, t, Settings(int(lanes), "continuous", *_LIMITS, cap, 1e9, INF, True), 0.4)
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("beside", ["others like them", "every other row"])
+@pytest.mark.parametrize("lanes", [False, True])
+def test_gradients_of_close_roots_of_the_paper(lanes: bool, beside: str, where: str) -> None:
+    # As above, from where the critical row ends; in channels_last side by side with other rows.
+    t = torch.tensor([-1.7, -0.02, 0.004, 0.1, 0.9, 4.0])
+    distance = (0.0102, 0.04, 0.15)
+    grid = itertools.product((0.15, 0.6), (*distance, *(-x for x in distance)), t)
+    a, distance, t = torch.tensor(list(grid)).T
+    c = 0.12 / a
+    b = (4 * a * c + distance).sqrt()
+    unit = torch.stack([a, b, c, 0.4 * torch.cos(7 * t + a), 0.4 * torch.sin(5 * t + c)])
+    if beside == "every other row":
+        unit, t = unit[:, ::2], t[::2].clone()
+        rows = torch.tensor([(*abc, 0.4, -0.3) for abc in TEN]).T
+        unit[:, 5:15], t[5:15] = rows, torch.linspace(-1, 2, 10)
+    settings = Settings(int(lanes), "paper", *_LIMITS, 1.0, 1e9, INF, False)
+    _compare_close(unit, t, settings, 0.2)
+
+
+def test_close_roots_of_the_paper_where_the_bump_is_wide() -> None:
+    # It multiplies the response where, below t = 0, exponents are held.
+    t = torch.tensor([-1.0, -0.35, -0.2, 0.9])
+    grid = itertools.product((0.15, 0.6), (0.02, -0.15), t)
+    a, distance, t = torch.tensor(list(grid)).T
+    b = (1.6 + distance).sqrt()
+    unit = torch.stack([a, b, 0.4 / a, 0.1 * a, -0.2 * a])
+    _compare_close(unit, t, Settings(1, "paper", 0.01, 10.0, 1.0, 1e9, INF, False), -1)
+
+
+INF = float("inf")
+_LIMITS = (0.01, 100.0)  # eps and sharpness
+
+
+def _compare_close(unit: Tensor, t: Tensor, settings: Settings, part: float) -> None:
+    """Gradients of units with one input each, of which more than this part is SEAMLESS."""
     from deu._triton_elements import SEAMLESS  # imports Triton
 
-    assert (forms[: len(unit[0])] % 8 == SEAMLESS.value).float().mean() > 0.4
+    t = (t[None] if settings.dim else t[:, None]).to(DEVICE)
+    coefficients = tuple(x.contiguous().to(DEVICE) for x in unit)
+    _, forms = _triton.forward(t, coefficients, settings)
+    assert forms is not None
+    assert (forms[: len(unit[0])] % 8 == SEAMLESS.value).float().mean() > part
     got = _triton.backward(torch.ones_like(t), t, coefficients, forms, settings)
     wide = [x.double() for x in coefficients]
     options = {**settings._asdict(), "max_grad_norm": None}

@@ -40,17 +40,19 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
     if lanes and size == 2:
         return Tiling(4, 8, 3, 168, 4, together=8)
     if lanes:
-        # A thread with two channels instead of four keeps their constants in its registers.  Each
-        # program leaves sums, and of the paper's solution in training more than twice as many.
-        warps = 4 if not large else 2 if continuous else 8
+        # A thread with two channels instead of four keeps their constants in its registers; the
+        # paper's rows have more of them.
+        if not continuous:
+            return Tiling(4, 4, 3, 168, 4, together=2)
+        warps = 2 if large else 4
         return Tiling(warps, 4, 16 // warps, 128, 4, together=2)
     if size == 2 and not large:
         return Tiling(2, 8, 8, 128, 4)
     if size == 2:
-        return Tiling(4, 8, 16, 128, 4 if continuous else 5)
+        return Tiling(4, 8, 16, 128, 4 if continuous else 6)
     if not large:
         return Tiling(2, 4, 8, 128, 4) if continuous else Tiling(4, 4, 4, 128, 4)
-    return Tiling(4, 4, 15 if continuous else 20, 96, 4)
+    return Tiling(4, 4, 15, 96, 4) if continuous else Tiling(4, 4, 20, 96, 5)
 
 
 def _forward(size: int, large: bool, lanes: bool, continuous: bool) -> Tiling:

@@ -30,7 +30,7 @@ from ._triton_rows import (
     paper_snap,
     paper_solve,
 )
-from ._triton_seamless import can_be_seamless, has_seamless
+from ._triton_seamless import can_be_beside, can_be_seamless, has_seamless, paper_can_be_seamless
 
 # Which arithmetic a neuron needs depends on its numbers: how large those of the response are
 # (AHEAD), all of them (NUMBER) and a frequency; how slow a real root is; and, for gradients, how
@@ -305,14 +305,22 @@ def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW: tl.conste
     # A normal form in memory, for backward; gradients may need more digits than the value does.
     mode = _tier(a, b, c, kind, p, q, A, B, Af, Bf, HOW.CONTINUOUS, True, HOW)
     mode = tl.where(kind == ENTIRE, DOUBLE, mode)
-    able = kind != kind
+    able, close = kind != kind, kind != kind
     if has_seamless(HOW):
         _, _, _, u, v, E, F, Ef, Ff = _shorter(a, b, c, p, q, A, B, Af, Bf)
-        able = can_be_seamless(kind, u, v, E, F, Ef, Ff, HOW)
+        if HOW.CONTINUOUS:
+            able = can_be_seamless(kind, u, v, E, F, Ef, Ff, HOW)
+        else:
+            able = paper_can_be_seamless(kind, u, v, E, F, Ef, Ff, HOW)
         able = able & (largest_of(E, F, Ef, Ff) <= _NUMBER)
-        mode = tl.where(able & (mode == DOUBLE), SEAMLESS, mode)
+        close = able
+        mode = tl.where(able & (mode == DOUBLE) & (kind != CRITICAL), SEAMLESS, mode)
+        if not HOW.CONTINUOUS:  # rows side by side are SEAMLESS if those are that need it
+            beside = can_be_beside(kind, u, v, E, F, Ef, Ff)
+            able = able | (mode <= SHORT) | (beside & (mode == SINGLE))
     at, n = forms_ptr + walk.channel, walk.channels
-    store(at, (kind * 16 + able.to(tl.int32) * 8 + mode).to(tl.float64), walk.mask, HOW)
+    code = kind * 32 + close.to(tl.int32) * 16 + able.to(tl.int32) * 8 + mode
+    store(at, code.to(tl.float64), walk.mask, HOW)
     store(at + n, p, walk.mask, HOW)
     store(at + 2 * n, q, walk.mask, HOW)
     store(at + 3 * n, A, walk.mask, HOW)
@@ -323,7 +331,7 @@ def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW: tl.conste
 
 @triton.jit
 def kept_form(forms_ptr, walk, HOW: tl.constexpr):
-    # Kind, numbers, the arithmetic for gradients, and whether they may be SEAMLESS.
+    # Kind, numbers, the arithmetic for gradients, whether they may be SEAMLESS, and should.
     at, n, mask = forms_ptr + walk.channel, walk.channels, walk.mask
     code, p, q, A, B, Af, Bf = _seven(at, n, mask, HOW)
     if HOW.LANES:
@@ -335,7 +343,7 @@ def kept_form(forms_ptr, walk, HOW: tl.constexpr):
             code, p, q, A, B, Af, Bf = _seven(at, n, mask, HOW)
             left -= 1
     code = code.to(tl.int32)
-    return code // 16, p, q, A, B, Af, Bf, code % 8, code & 8 > 0
+    return code // 32, p, q, A, B, Af, Bf, code % 8, code & 8 > 0, code & 16 > 0
 
 
 @triton.jit

@@ -195,7 +195,7 @@ def backward(
     else:
         g = Strided(g_ptr, g_outer, g_channel, g_inner)
         out = Strided(out_ptr, out_outer, out_channel, out_inner)
-    kind, p, q, A, B, Af, Bf, mode, able = kept_form(forms_ptr, walk, HOW)
+    kind, p, q, A, B, Af, Bf, mode, able, close = kept_form(forms_ptr, walk, HOW)
     zero = tl.zeros_like(p)
     s0, s1, s2, s3, s4, s5, s6 = zero, zero, zero, zero, zero, zero, zero
     if HOW.LANES and HOW.MODE == DOUBLE:
@@ -213,7 +213,8 @@ def backward(
         seen = kind
         if has_short(OSCILLATING, HOW):  # then waves that need more are none
             seen = tl.where(mode == SINGLE, ENTIRE, kind)
-        # Close roots alone, in float64, unless all of the others can be SEAMLESS too.
+        # Close roots alone, in float64, unless all of the others can be SEAMLESS too; or, of the
+        # paper's rows, unless more of them cannot, which are alone then.
         alone = tl.where(mode == SEAMLESS, DOUBLE, mode)
         found = facts(seen, alone, walk.mask, FAST)
         if has_seamless(HOW):
@@ -221,12 +222,20 @@ def backward(
         found = any_bits(found)
         fast, waves, reals = found & NOT_FAST == 0, found & NO_WAVE == 0, found & NO_ROOTS == 0
         any_slow = found & NEEDS_DOUBLE > 0
-        if has_seamless(HOW):
+        if has_seamless(HOW) and HOW.CONTINUOUS:
             seamless = found & (CLOSE | UNABLE) == CLOSE
             alone = tl.where(seamless, mode, alone)
             any_slow = any_slow & ((seamless == 0) | (found & STILL_DOUBLE > 0))
+        elif has_seamless(HOW):
+            unable = (able == 0) & (mode != DOUBLE) & walk.mask
+            more = tl.sum(unable.to(tl.int32) - (mode == SEAMLESS).to(tl.int32), 0)
+            seamless = (found & CLOSE > 0) | ((fast == 0) & (waves == 0))
+            seamless = seamless & (more <= 0)
+            fast, waves = fast & (seamless == 0), waves & (seamless == 0)
+            alone = tl.where(seamless, tl.where(unable, DOUBLE, mode), alone)
+            any_slow = tl.where(seamless, found & (STILL_DOUBLE | UNABLE) > 0, any_slow)
         slow = (alone == DOUBLE) & walk.mask
-        if has_seamless(HOW) and seamless:
+        if HOW.CONTINUOUS and has_seamless(HOW) and seamless:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW
             )
@@ -245,6 +254,10 @@ def backward(
         elif fast:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
                 t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW
+            )
+        elif not HOW.CONTINUOUS and has_seamless(HOW) and seamless:
+            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW, close
             )
         else:
             s0, s1, s2, s3, s4, s5, s6 = backward_walk(
@@ -269,9 +282,9 @@ def backward(
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
             if occurs(KIND, HOW) and kind == KIND:
-                if has_seamless(HOW) and mode == SEAMLESS:
+                if has_seamless(HOW) and (KIND == REAL or KIND == OSCILLATING) and mode == SEAMLESS:
                     s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SEAMLESS, HOW
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SEAMLESS, HOW, close
                     )
                 elif has_steady(KIND, HOW) and mode != SINGLE and tl.maximum(p, q) <= 0:
                     s0, s1, s2, s3, s4, s5, s6 = backward_walk(

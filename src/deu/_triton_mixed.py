@@ -20,14 +20,19 @@ from ._triton_elements import (
     OSCILLATING,
     POLYNOMIAL,
     REAL,
+    SEAMLESS,
+    SHORT,
     STEP,
     at_least,
     at_most,
+    inverse,
     inverse_unless_tiny,
     short_sine_cosine,
+    smooth_bump,
     smooth_step,
 )
 from ._triton_fast import _cap2, _response, _response_slope, in_half_turns
+from ._triton_seamless import SERIES, gathered_response, iv_series, roots_of, s_series, v_series
 
 # For values: A·h1 + B·h2 + G/(1 + e1), and for t > 0 A1·h1 + B1·h2 + D·M(q) + Q·t + P·t² + K.
 Plain = namedtuple(
@@ -50,6 +55,10 @@ Mixed = namedtuple(
         # In the slope: what multiplies the first's, and the second's or the turning's; and for
         # t > 0 of h2 and of t.
         *("first", "turn", "rise", "straight"),
+        # Of roots, or of oscillations, that are close (see _triton_seamless.py): these; what of h1
+        # and h2 e^(αt)·C and e^(αt)·S have.  Of all: how far from t = 0 on f is theirs; 1/a.
+        *("close", "even1", "even2", "odd1", "odd2", "reach", "over_a"),
+        *("mean", "gap", "over_gap2", "product", "over_product", "scale"),
     ],
 )
 
@@ -155,10 +164,27 @@ def plain_value(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     return one_if_positive(x, HOW.PTX) * f + y
 
 
+# Up to which s·t the bump makes digits of f count that its closed form has lost.
+_BUMP = tl.constexpr(4.0)
+
+
+@triton.constexpr_function
+def _inner(HOW):
+    # Up to which scale·t f is made of power series, and no exponent is held.
+    return 0.45 * min(HOW.MAX_EXPONENT, 1.0)
+
+
+@triton.constexpr_function
+def _level(MODE):
+    # The arithmetic of elements.
+    return SHORT if MODE == SEAMLESS else MODE
+
+
 @triton.jit
-def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
+def mixed_unit(kind, p, q, A, B, Af, Bf, close, MODE: tl.constexpr, HOW: tl.constexpr):
     TYPE: tl.constexpr = tl.float32
-    hi, lo = angle(kind, q, MODE)
+    hi, lo = angle(kind, q, _level(MODE))
+    _, mean, half, gap, product, over_a, _, _ = roots_of(kind, p, q, A, B, Af, Bf)
     real, single, polynomial = kind == REAL, kind == EXPONENTIAL, kind == POLYNOMIAL
     oscillating, critical, step = kind == OSCILLATING, kind == CRITICAL, kind == STEP
     wave, rooted, straight = oscillating | critical, real | single, single | polynomial
@@ -167,6 +193,16 @@ def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
     closed = A1 * inverse_unless_tiny(first, 1e-15)
     A1 = tl.where(real, closed, tl.where(wave, A1, tl.where(straight, Bf, 0.0)))
     D = tl.where(rooted | polynomial, B1, 0.0)
+    if MODE == SEAMLESS:
+        A1, B1, D = tl.where(close, 0.0, A1), tl.where(close, 0.0, B1), tl.where(close, 0.0, D)
+    else:
+        close = kind != kind
+    over_distance = inverse(tl.where(real, second - first, 1.0))
+    over_turn = inverse(tl.where(oscillating, q, 1.0))
+    scale = tl.maximum(tl.abs(mean), tl.abs(half))
+    reach = tl.minimum(_inner(HOW) * inverse(tl.maximum(scale, 1e-30)), _BUMP / HOW.SHARPNESS)
+    reach = tl.where(close, 1e30, tl.where(real | wave, reach, -1.0))
+    over_gap = inverse(tl.where(gap == 0, 1.0, gap))
     root = tl.where(rooted, second, 0.0)
     turn = tl.where(rooted, second, tl.where(oscillating, q, 1.0))
     return Mixed(
@@ -194,6 +230,19 @@ def mixed_unit(kind, p, q, A, B, Af, Bf, MODE: tl.constexpr, HOW: tl.constexpr):
         turn.to(TYPE),
         tl.where(polynomial, 2.0 * D, D).to(TYPE),
         tl.where(straight, Bf, 0.0).to(TYPE),
+        close,
+        tl.where(real, 0.5, 1.0).to(TYPE),
+        tl.where(real, 0.5, 0.0).to(TYPE),
+        tl.where(real, -over_distance, 0.0).to(TYPE),
+        tl.where(real, over_distance, over_turn).to(TYPE),
+        reach.to(TYPE),
+        over_a.to(TYPE),
+        mean.to(TYPE),
+        gap.to(TYPE),
+        (0.5 * over_gap).to(TYPE),
+        product.to(TYPE),
+        inverse(product).to(TYPE),
+        scale.to(TYPE),
     )
 
 
@@ -208,11 +257,32 @@ def exponentials(x, unit, HOW: tl.constexpr):
 
 
 @triton.jit
+def _closely(x, h1, h2, unit, HOW: tl.constexpr):
+    # e^(αt)·S, V, its slope and its integral; they are asked for where x > 0, and a little below,
+    # where the bump is; of units that are not close there alone.
+    low = at_most(at_least(x, -0.3, HALF), 1e6, HALF)
+    even, odd = unit.even1 * h1 + unit.even2 * h2, unit.odd1 * h1 + unit.odd2 * h2
+    xx = low * low
+    z, y = unit.gap * xx, -unit.mean * low
+    e = fast_exp2(at_most(-LOG2E * y, 60.0, HALF), HOW.PTX)
+    near = tl.abs(z) < 1.0
+    ex = e * low
+    odd = tl.where(near, ex * (s_series(z) * z + 1.0), odd)
+    V = tl.where(near, ex * xx * v_series(z, SHORT), (low * even - odd) * unit.over_gap2)
+    dV = unit.mean * V + 0.5 * low * odd
+    U = (1.0 - even + unit.mean * odd) * unit.over_product
+    iV = (U - dV + 2.0 * unit.mean * V) * unit.over_product
+    few = unit.scale * low < SERIES
+    return odd, V, dV, tl.where(few, ex * xx * low * iv_series(z, y, SHORT), iV)
+
+
+@triton.jit
 def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     # g·dy/dx, and what the element adds to eight sums, see mixed_gathered.
     _, raw2, e1, e2, free1, free2 = exponentials(x, unit, HOW)
-    sine, cosine = turned(x, unit, MODE, HOW)
-    smooth, bump = smooth_step(x, MODE, HOW)
+    LEVEL: tl.constexpr = _level(MODE)
+    sine, cosine = turned(x, unit, LEVEL, HOW)
+    smooth, bump = smooth_step(x, LEVEL, HOW)
     positive = one_if_positive(x, HOW.PTX)
     h1 = e1 * cosine + unit.step * (smooth - 1.0)
     h2 = e2 * (unit.U * sine + (unit.V * x + unit.W))
@@ -220,25 +290,68 @@ def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     A, B = positive * unit.A1 + unit.A, positive * unit.B1 + unit.B_wave
     by_first = A * live1 + B * live2
     by_turn = B * h1 + (unit.B_root * live2 - (positive * unit.A1_turn + unit.A_turn) * h2)
-    to_second, along = _response_slope(x, raw2, unit.over_q, e2, e2, live2, MODE, HOW)
-    rest = (h1 - 1.0) + unit.ramp * x
+    to_second, along = _response_slope(x, raw2, unit.over_q, e2, e2, live2, LEVEL, HOW)
+    rest, later_h2 = (h1 - 1.0) + unit.ramp * x, h2
     f = unit.A1 * rest + (unit.B1 * h2 + (unit.D * (along - unit.q * to_second) + unit.G))
-    slope = unit.first * by_first + unit.turn * by_turn + bump * f
-    slope += positive * (unit.rise * live2 + unit.straight)
+    after = unit.rise * live2 + unit.straight
+    if MODE == SEAMLESS:
+        odd, V, dV, iV = _closely(x, h1, h2, unit, HOW)
+        close_f = unit.over_a * (unit.product * iV + (dV - 2.0 * unit.mean * V))
+        f = tl.where(tl.abs(x) <= unit.reach, close_f, f)
+        after = tl.where(unit.close, unit.over_a * odd, after)
+        rest, later_h2 = tl.where(unit.close, V, rest), tl.where(unit.close, iV, h2)
+        along = tl.where(unit.close, dV, along)
+    slope = unit.first * by_first + unit.turn * by_turn + bump * f + positive * after
     gx, gp = g * x, g * positive
     return (
         g * slope, gx * by_first, gx * by_turn, g * h1, g * h2,
-        gp * rest, gp * h2, gp * to_second, gp * along,
+        gp * rest, gp * later_h2, gp * to_second, gp * along,
     )  # fmt: skip
 
 
 @triton.jit
+def close_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
+    # The same of SEAMLESS units of one kind: roots, or oscillations.
+    _, _, e1, e2, free1, free2 = exponentials(x, unit, HOW)
+    h1, h2 = e1, e2
+    if KIND == OSCILLATING:
+        sine, cosine = turned(x, unit, SHORT, HOW)
+        h1, h2, free2 = e1 * cosine, e1 * sine, free1
+    live1, live2 = tl.where(free1, h1, 0.0), tl.where(free2, h2, 0.0)
+    if KIND == OSCILLATING:
+        by_first = unit.A * live1 + unit.B_wave * live2
+        by_turn = unit.B_wave * h1 - unit.A * h2
+    else:
+        by_first, by_turn = unit.A * live1, unit.B_root * live2
+    odd, V, dV, iV = _closely(x, h1, h2, unit, HOW)
+    f = unit.over_a * (unit.product * iV + (dV - 2.0 * unit.mean * V))
+    positive = one_if_positive(x, HOW.PTX)
+    slope = unit.first * by_first + unit.turn * by_turn + positive * (unit.over_a * odd)
+    slope += (smooth_bump(x, SHORT, HOW) * HOW.SHARPNESS) * f
+    gx, gp = g * x, g * positive
+    return (
+        g * slope,
+        gx * by_first,
+        gx * by_turn,
+        g * h1,
+        g * h2,
+        gp * V,
+        gp * iV,
+        gp * 0.0,
+        gp * dV,
+    )
+
+
+@triton.jit
 def mixed_gathered(
-    kind, p, q, A, B, Af, Bf, by_first, by_turn, h1, h2, rest, later_h2, second, along
+    kind, p, q, A, B, Af, Bf, close,
+    by_first, by_turn, h1, h2, rest, later_h2, second, along, MODE: tl.constexpr,
 ):  # fmt: skip
     # The sums of p, q, A, B, Af and Bf; of responses t > 0.
     real, single = kind == REAL, kind == EXPONENTIAL
     swapped, root1, root2, _, _, A1, D = arranged(kind, p, q, A, B, Af, Bf)
+    if MODE == SEAMLESS:  # by rest, later_h2 and along
+        A1, D = tl.where(close, 0.0, A1), tl.where(close, 0.0, D)
     over = inverse_unless_tiny(root1, 1e-15)
     # Of two roots rest is of p·M(p), and A with A1 has all of the first's but for this.
     M1, M2 = over * rest, along - root2 * second
@@ -249,4 +362,8 @@ def mixed_gathered(
     first = tl.where(real, M1, rest)
     to_Af = tl.where(swapped, M2, first)  # of polynomials M2 is of t²
     to_Bf = tl.where(swapped, first, tl.where(real, M2, later_h2))
+    if MODE == SEAMLESS:
+        r_p, r_q, r_Af, r_Bf = gathered_response(kind, p, q, Af, Bf, later_h2, rest, along)
+        to_p, to_q = tl.where(close, to_p + r_p, to_p), tl.where(close, to_q + r_q, to_q)
+        to_Af, to_Bf = tl.where(close, r_Af, to_Af), tl.where(close, r_Bf, to_Bf)
     return to_p, to_q, to_A, to_B, to_Af, to_Bf

@@ -30,7 +30,7 @@ from ._triton_elements import (
 )
 from ._triton_fast import _response_slope
 from ._triton_mixed import angle, arranged, exponentials, turned
-from ._triton_seamless import SERIES, iv_series, v_series
+from ._triton_seamless import SERIES, gathered_response, iv_series, v_series
 
 Neighbour = namedtuple(
     "Neighbour",
@@ -85,19 +85,10 @@ def _slowly(x, e, h1, h2, unit, HOW: tl.constexpr):
     z, y = unit.gap * xx, -unit.mean * x
     V, U = (x * h1 - odd) * unit.over_gap2, (1.0 - h1 + unit.mean * odd) * unit.over_product
     iV = (U + unit.mean * V - 0.5 * x * odd) * unit.over_product
-    if HOW.MODE == HALF:
-        NEAR: tl.constexpr = 0.05
-        SMALL: tl.constexpr = 0.5
-        V_near = 0.016666667 * z + 0.16666667
-        iV_near = (0.0013888889 * y + 0.0083333333) * y + 0.041666667
-        iV_near = 0.0027777778 * z + iV_near
-    else:
-        NEAR: tl.constexpr = 1.0
-        SMALL: tl.constexpr = SERIES
-        V_near, iV_near = v_series(z), iv_series(z, y)
     near = e * (xx * x)
-    V = tl.where(z > -NEAR, near * V_near, V)
-    iV = tl.where(unit.scale * x < SMALL, near * (x * iV_near), iV)
+    V = tl.where(z > -(0.05 if HOW.MODE == HALF else 1.0), near * v_series(z, HOW.MODE), V)
+    few = unit.scale * x < (0.5 if HOW.MODE == HALF else SERIES)
+    iV = tl.where(few, near * (x * iv_series(z, y, HOW.MODE)), iV)
     return V, iV
 
 
@@ -169,14 +160,12 @@ def near_gathered(
     capped1, capped2 = s4 - s2, s5 - s3
     s8 += tl.where(p > 0, capped1, 0.0)
     s9 += tl.where(p > 0, capped2, 0.0)
-    # A slow oscillation: f is -Af·κ·U, of which U itself matters to a alone, which is not pulled.
-    kappa = p * p + q * q
-    U, U_mean = kappa * s7 - 2.0 * p * s6, 2.0 * s6 - 2.0 * p * s7
-    by_p, by_q = -Af * (2.0 * p * U + kappa * U_mean), -2.0 * q * Af * (U - kappa * s7)
+    # A slow oscillation.  V's slope matters to a alone, which is not pulled.
+    by_p, by_q, by_Af, _ = gathered_response(kind, p, q, Af, Bf, s7, s6, zero)
     over_size = inverse(Af * Af + Bf * Bf)
     P1 = tl.where(slow, (Af * by_p + Bf * by_q) * over_size, s8)
     P2 = tl.where(slow, (Bf * by_p - Af * by_q) * over_size, s9)
-    d1, d2 = tl.where(slow, -kappa * U, s6), tl.where(slow, 0.0, s7)
+    d1, d2 = tl.where(slow, by_Af, s6), tl.where(slow, 0.0, s7)
     return (
         tl.where(swapped, s1, s0),
         tl.where(swapped, s0, s1),

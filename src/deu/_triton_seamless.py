@@ -14,12 +14,16 @@ import triton.language as tl
 
 from ._triton_chip import fast_exp2
 from ._triton_elements import (
+    CRITICAL,
+    EXPONENTIAL,
     HALF,
     LOG2E,
     OSCILLATING,
+    POLYNOMIAL,
     REAL,
     SHORT,
     SINGLE,
+    STEP,
     at_most,
     inverse,
     sine_cosine,
@@ -45,12 +49,13 @@ Seamless = namedtuple(
 # and of what does.
 _OWN, _OWN_APART, _ROOT = (tl.constexpr(x) for x in (0.6, 8.0, 32.0))
 _STEEP, _DAMPED, _WAVE = (tl.constexpr(x) for x in (11.0, 8.0, 5.0))
+_PAPER_APART, _PAPER_SHIFT = tl.constexpr(0.8), tl.constexpr(48.0)
 # Up to which scale·t iV is a series, and from which half distance over mean on roots are apart.
 SERIES, _APART = tl.constexpr(1.5), tl.constexpr(0.5)
 
 
 @triton.jit
-def _numbers(kind, p, q, A, B, Af, Bf):
+def roots_of(kind, p, q, A, B, Af, Bf):
     # Mean, turn (half the distance, or ω), D, p·q or α² + ω², 1/a, A and B of C and S.
     real = kind == REAL
     mean = tl.where(real, (p + q) * 0.5, p)
@@ -66,9 +71,12 @@ def _numbers(kind, p, q, A, B, Af, Bf):
 @triton.constexpr_function
 def has_seamless(HOW):
     # Whether this is done at all.  Below a cap of 1 a root's exponent may come up to its own within
-    # the power series; far above it a slow root is lost beside a fast one.  In 16 bits few need it,
-    # and all the others would take longer.
-    return HOW.CONTINUOUS and 1 <= HOW.MAX_EXPONENT <= 2 and HOW.MODE == SINGLE
+    # the power series; far above it a slow root is lost beside a fast one.  The paper's bump has to
+    # be narrow: where, below t = 0, an exponent is held, f is another.  In 16 bits few need it, and
+    # all the others would take longer.
+    if HOW.CONTINUOUS:
+        return 1 <= HOW.MAX_EXPONENT <= 2 and HOW.MODE == SINGLE
+    return HOW.MAX_EXPONENT >= 1 and HOW.SHARPNESS >= 100 and HOW.MODE == SINGLE
 
 
 @triton.constexpr_function
@@ -79,7 +87,7 @@ def _own_limit(HOW):
 
 @triton.jit
 def can_be_seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
-    real, mean, turn, _, _, G, even, odd = _numbers(kind, p, q, A, B, Af, Bf)
+    real, mean, turn, _, _, G, even, odd = roots_of(kind, p, q, A, B, Af, Bf)
     wave = kind == OSCILLATING
     mean, turn, G = tl.abs(mean), tl.abs(turn), tl.abs(G)
     limit = tl.where(turn <= 2.0 * mean, _DAMPED, _WAVE)
@@ -91,10 +99,43 @@ def can_be_seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
     return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
 
 
+@triton.constexpr_function
+def _paper_root(HOW):
+    # Below t = 0, where the bump is, no exponent may come to its cap.
+    return min(6.5 * HOW.MAX_EXPONENT, 32.0)
+
+
+@triton.jit
+def paper_can_be_seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
+    # In the paper's solution, see _triton_mixed.py; of a double root D is 0.
+    real, mean, turn, _, _, G, _, _ = roots_of(kind, p, q, A, B, Af, Bf)
+    wave = (kind == OSCILLATING) | (kind == CRITICAL)
+    mean, turn, G = tl.abs(mean), tl.abs(turn), tl.abs(G)
+    own, root = tl.maximum(tl.abs(A), tl.abs(B)), tl.maximum(tl.abs(p), tl.abs(q))
+    limit = tl.where(turn <= 2.0 * mean, _DAMPED, _WAVE)
+    able = G <= tl.where(real, _STEEP, limit) * tl.maximum(mean, turn)
+    able = able & ((real == 0) | (turn <= _PAPER_APART * mean))
+    # Of roots by a; of a frequency.
+    shift = own * root * root * tl.where(real, tl.abs(Bf), G / tl.where(turn > 0, turn, 1.0))
+    able = able & (shift <= _PAPER_SHIFT) & (root <= _paper_root(HOW))
+    return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
+
+
+@triton.jit
+def can_be_beside(kind, p, q, A, B, Af, Bf):
+    # Whether units that need SINGLE by themselves can be among SEAMLESS ones as if they did not:
+    # the larger root is nearly fast enough, or there is one root at most, and no closed form.
+    own, ahead = tl.maximum(tl.abs(A), tl.abs(B)), tl.maximum(tl.abs(Af), tl.abs(Bf))
+    root = tl.maximum(tl.abs(p), tl.abs(q))
+    roots = (kind == REAL) & (root >= 0.5) & (ahead <= 2.0) & (own <= 4.0)
+    plain = (kind == EXPONENTIAL) | (kind == POLYNOMIAL) | (kind == STEP)
+    return (roots | plain) & (root <= _ROOT)
+
+
 @triton.jit
 def seamless_unit(kind, p, q, A, B, Af, Bf):
     TYPE: tl.constexpr = tl.float32
-    real, mean, turn, gap, product, G, A, B = _numbers(kind, p, q, A, B, Af, Bf)
+    real, mean, turn, gap, product, G, A, B = roots_of(kind, p, q, A, B, Af, Bf)
     hi, lo = in_half_turns(tl.where(real, 0.0, q), SHORT)
     faster = tl.abs(p) > tl.abs(q)
     p, q = tl.where(faster, p, q), tl.where(faster, q, p)
@@ -127,31 +168,46 @@ def seamless_unit(kind, p, q, A, B, Af, Bf):
 
 
 @triton.jit
-def v_series(z):
-    # V·e^(-αt)/t³ of z = D·t² while |z| < 1.
-    N = (1.1018109034921508e-05 * z + 0.0005953632644377649) * z + 0.016666671261191368
-    return N * z + 0.1666666567325592
+def s_series(z):
+    # (S·e^(-αt)/t - 1)/z of z = D·t² while |z| < 1.
+    S = 2.753922444753698e-06 * z + 0.00019844394410029054
+    return (S * z + 0.008333335630595684) * z + 0.1666666567325592
 
 
 @triton.jit
-def iv_series(x, y):
+def v_series(z, MODE: tl.constexpr):
+    # V·e^(-αt)/t³, likewise; for 16 bits while |z| < 1/20.
+    if MODE == HALF:
+        N = 0.016666667 * z + 0.16666667
+    else:
+        N = (1.1018109034921508e-05 * z + 0.0005953632644377649) * z + 0.016666671261191368
+        N = N * z + 0.1666666567325592
+    return N
+
+
+@triton.jit
+def iv_series(x, y, MODE: tl.constexpr):
     # iV·e^(-αt)/t⁴ = Σ (k+1)·x^k·y^m/(2k+m+4)! of x = D·t² and y = -αt from 0 to 1.5, x from -2.25
-    # to y²: fitted, to 4e-7.
-    a = 5.833506975250202e-07 * y + 1.7975335140363313e-06
-    a = a * y + 2.636648787301965e-05
-    a = a * y + 0.00019681407138705254
-    a = a * y + 0.0013898219913244247
-    a = a * y + 0.008333091624081135
-    a = a * y + 0.041666679084300995
-    b = 9.289209970120282e-07 * y + 4.598819487000583e-06
-    b = b * y + 5.056227382738143e-05
-    b = b * y + 0.0003964542120229453
-    b = b * y + 0.0027777741197496653
-    c = 1.0109562254001503e-06 * y + 8.19047727418365e-06
-    c = c * y + 7.438007742166519e-05
-    d = 1.1723502524318974e-07 * y + 1.09903521661181e-06
-    e = 1.3317663416501091e-08
-    return (((e * x + d) * x + c) * x + b) * x + a
+    # to y²: fitted, to 4e-7; for 16 bits of y up to 1/2, to 4e-4.
+    if MODE == HALF:
+        found = 0.0027777778 * x + ((0.0013888889 * y + 0.0083333333) * y + 0.041666667)
+    else:
+        a = 5.833506975250202e-07 * y + 1.7975335140363313e-06
+        a = a * y + 2.636648787301965e-05
+        a = a * y + 0.00019681407138705254
+        a = a * y + 0.0013898219913244247
+        a = a * y + 0.008333091624081135
+        a = a * y + 0.041666679084300995
+        b = 9.289209970120282e-07 * y + 4.598819487000583e-06
+        b = b * y + 5.056227382738143e-05
+        b = b * y + 0.0003964542120229453
+        b = b * y + 0.0027777741197496653
+        c = 1.0109562254001503e-06 * y + 8.19047727418365e-06
+        c = c * y + 7.438007742166519e-05
+        d = 1.1723502524318974e-07 * y + 1.09903521661181e-06
+        e = 1.3317663416501091e-08
+        found = (((e * x + d) * x + c) * x + b) * x + a
+    return found
 
 
 @triton.jit
@@ -193,11 +249,9 @@ def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
     near = tl.abs(z) < 1.0
     C = 2.4733928512432612e-05 * z + 0.0013892273418605328
     C = (C * z + 0.04166673496365547) * z + 0.49999991059303284
-    S = 2.753922444753698e-06 * z + 0.00019844394410029054
-    S = (S * z + 0.008333335630595684) * z + 0.1666666567325592
     ex = e * x
-    near_odd = ex * (S * z + 1.0)
-    V_near = ex * xx * v_series(z)
+    near_odd = ex * (s_series(z) * z + 1.0)
+    V_near = ex * xx * v_series(z, SINGLE)
     even = tl.where(near, e * (C * z + 1.0), even)
     odd = tl.where(near, near_odd, odd)
     live_even = tl.where(near, even, live_even)
@@ -213,7 +267,7 @@ def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
         first = (x * e1 - M1) * unit.over_p
         U = (along - unit.q * second - M1) * unit.over_turn
         iV = tl.where(unit.apart, (0.5 * (first + second) - U) * unit.over_gap2, iV)
-    iV = tl.where(unit.scale * x < SERIES, e * xx * xx * iv_series(z, -unit.mean * x), iV)
+    iV = tl.where(unit.scale * x < SERIES, e * xx * xx * iv_series(z, -unit.mean * x, SINGLE), iV)
     positive = x > 0
     along = tl.where(moving, unit.A * live_even + unit.B * live_odd, 0.0)
     slope = unit.mean * along + unit.A * (unit.gap * live_odd) + unit.B * live_even
@@ -226,25 +280,37 @@ def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
 
 
 @triton.jit
-def seamless_gathered(kind, p, q, A, B, Af, Bf, by_mean, by_gap, even, odd, iV, V, dV):
-    # The sums of p, q, A, B, Af and Bf, in float64: what is large in them cancels later.
-    real, mean, turn, gap, product, G, first, second = _numbers(kind, p, q, A, B, Af, Bf)
+def gathered_response(kind, p, q, Af, Bf, iV, V, dV):
+    # What the response adds to the sums of p and q, and those of Af and Bf, in float64: what is
+    # large in them cancels later.
+    real, mean, turn, _, product, _, _, _ = roots_of(kind, p, q, Af, Bf, Af, Bf)
     U = product * iV - 2.0 * mean * V + dV
     U_mean = 2.0 * V - 2.0 * mean * iV
-    # Two roots: the response is Bf·(q - p)·U, of the mean and D.
-    apart = 0.5 * (B - A) * odd
+    # Of two roots it is Bf·(q - p)·U, of the mean and D; an oscillation's is -Af·(α² + ω²)·U.
     rise = turn * (U_mean + 2.0 * turn * iV)
     fall = turn * (U_mean - 2.0 * turn * iV)
-    roots_p = 0.5 * by_mean - turn * by_gap - apart + Bf * (fall - U)
-    roots_q = 0.5 * by_mean + turn * by_gap + apart + Bf * (rise + U)
-    # An oscillation: it is -Af·(α² + ω²)·U.
-    wave_p = by_mean - Af * (2.0 * mean * U + product * U_mean)
-    wave_q = B * odd - 2.0 * turn * (by_gap + Af * (U - product * iV))
     return (
-        tl.where(real, roots_p, wave_p),
-        tl.where(real, roots_q, wave_q),
-        tl.where(real, even - turn * odd, even),
-        tl.where(real, even + turn * odd, turn * odd),
+        tl.where(real, Bf * (fall - U), -Af * (2.0 * mean * U + product * U_mean)),
+        tl.where(real, Bf * (rise + U), -2.0 * turn * Af * (U - product * iV)),
         tl.where(real, 0.0, -product * U),
         tl.where(real, 2.0 * turn * U, 0.0),
+    )
+
+
+@triton.jit
+def seamless_gathered(kind, p, q, A, B, Af, Bf, by_mean, by_gap, even, odd, iV, V, dV):
+    # The sums of p, q, A, B, Af and Bf.
+    real = kind == REAL
+    turn = tl.where(real, (q - p) * 0.5, q)
+    to_p, to_q, to_Af, to_Bf = gathered_response(kind, p, q, Af, Bf, iV, V, dV)
+    apart = 0.5 * (B - A) * odd
+    roots_p = 0.5 * by_mean - turn * by_gap - apart
+    roots_q = 0.5 * by_mean + turn * by_gap + apart
+    return (
+        to_p + tl.where(real, roots_p, by_mean),
+        to_q + tl.where(real, roots_q, B * odd - 2.0 * turn * by_gap),
+        tl.where(real, even - turn * odd, even),
+        tl.where(real, even + turn * odd, turn * odd),
+        to_Af,
+        to_Bf,
     )

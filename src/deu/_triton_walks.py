@@ -42,7 +42,14 @@ from ._triton_forms import (
     singular_coefficients,
     store,
 )
-from ._triton_mixed import mixed_gathered, mixed_gradients, mixed_unit, plain_unit, plain_value
+from ._triton_mixed import (
+    close_gradients,
+    mixed_gathered,
+    mixed_gradients,
+    mixed_unit,
+    plain_unit,
+    plain_value,
+)
 from ._triton_neighbours import near_gathered, near_sums, neighbour_unit
 from ._triton_seamless import seamless_gathered, seamless_gradients, seamless_unit
 
@@ -74,21 +81,23 @@ def _is_fast(KIND, MODE, HOW):
 
 
 @triton.constexpr_function
-def _is_mixed(KIND, HOW):
-    # Whether they are those of _triton_mixed.py.
-    return KIND == MIXED and not HOW.CONTINUOUS
+def _is_mixed(KIND, MODE, HOW):
+    # Whether _triton_mixed.py does it.
+    if HOW.CONTINUOUS:
+        return False
+    return MODE == SEAMLESS or (KIND == MIXED and MODE in (HALF, SHORT))
 
 
 @triton.jit
 def _unit(
     kind, p, q, A, B, Af, Bf,
-    KIND: tl.constexpr, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr,
+    KIND: tl.constexpr, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr, close=None,
 ):  # fmt: skip
-    if MODE == SEAMLESS:
+    if MODE == SEAMLESS and HOW.CONTINUOUS:
         unit = seamless_unit(kind, p, q, A, B, Af, Bf)
-    elif _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+    elif _is_mixed(KIND, MODE, HOW):
         if GRADIENTS:
-            unit = mixed_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
+            unit = mixed_unit(kind, p, q, A, B, Af, Bf, close, MODE, HOW)
         else:
             unit = plain_unit(kind, p, q, A, B, Af, Bf, MODE, HOW)
     elif _is_fast(KIND, MODE, HOW):
@@ -102,7 +111,7 @@ def _unit(
 def _bounded(x, unit, pointer, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     # In the type that the pointer points to.
     # KIND = ENTIRE: every element brings its own kind, and there may be one of this.
-    if _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
+    if _is_mixed(KIND, MODE, HOW):
         y = plain_value(x, unit, MODE, HOW)
     elif _is_fast(KIND, MODE, HOW):
         y = fast_value(x, unit, KIND, MODE, HOW)
@@ -124,12 +133,17 @@ def _bounded(x, unit, pointer, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
 @triton.jit
 def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     more = x * 0.0
-    if MODE == SEAMLESS:
+    if MODE == SEAMLESS and HOW.CONTINUOUS:
         moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped = seamless_gradients(x, g, unit, KIND, HOW)
-    elif _is_fast(KIND, MODE, HOW) and _is_mixed(KIND, HOW):
-        moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = mixed_gradients(
-            x, g, unit, MODE, HOW
-        )
+    elif _is_mixed(KIND, MODE, HOW):
+        if KIND == MIXED:
+            moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = mixed_gradients(
+                x, g, unit, MODE, HOW
+            )
+        else:
+            moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = close_gradients(
+                x, g, unit, KIND, HOW
+            )
     elif _is_fast(KIND, MODE, HOW):
         moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = fast_gradients(
             x, g, unit, KIND, MODE, HOW
@@ -269,6 +283,8 @@ def _tile(x, position, outer, inner, walk, HOW: tl.constexpr):
 @triton.constexpr_function
 def _takes_seven(KIND, MODE, HOW):
     # Whether there is anything to the seventh sum.
+    if MODE == SEAMLESS:
+        return HOW.CONTINUOUS or KIND == MIXED
     if _is_fast(KIND, MODE, HOW):
         return (KIND == MIXED and not HOW.CONTINUOUS) or (KIND == REAL and MODE == SINGLE)
     return HOW.CONTINUOUS
@@ -441,7 +457,7 @@ def _added(
     moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
         x, g, unit, KIND, MODE, HOW
     )
-    if _is_fast(KIND, MODE, HOW) and KIND != OSCILLATING:
+    if _is_mixed(KIND, MODE, HOW) or (_is_fast(KIND, MODE, HOW) and KIND != OSCILLATING):
         s_more += more
     if _takes_seven(KIND, MODE, HOW):
         s_stopped += stopped
@@ -467,9 +483,10 @@ def backward_walk(
     KIND: tl.constexpr,
     MODE: tl.constexpr,
     HOW: tl.constexpr,
+    close=None,
 ):
     # What of the gradient goes to t, and the sums for the coefficients.
-    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, True, HOW)
+    unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, True, HOW, close)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     FAST: tl.constexpr = _is_fast(KIND, MODE, HOW)
     HEIGHT: tl.constexpr = HOW.HEIGHT
@@ -509,15 +526,16 @@ def backward_walk(
     if MODE != HALF:  # what follows takes differences
         s_p, s_q, s_A, s_B = _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B)
         s_Af, s_Bf, s_stopped, s_more = _wide(s_Af), _wide(s_Bf), _wide(s_stopped), _wide(s_more)
-    if MODE == SEAMLESS:
+    if MODE == SEAMLESS and HOW.CONTINUOUS:
         s_p, s_q, s_A, s_B, s_Af, s_Bf = seamless_gathered(
             kind, p, q, A, B, Af, Bf, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped
         )
         s_stopped = tl.zeros_like(s_stopped)
-    elif FAST and _is_mixed(KIND, HOW):
+    elif _is_mixed(KIND, MODE, HOW):
         s_p, s_q, s_A, s_B, s_Af, s_Bf = mixed_gathered(
-            kind, p, q, A, B, Af, Bf, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more
-        )
+            kind, p, q, A, B, Af, Bf, close,
+            s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, MODE,
+        )  # fmt: skip
         s_stopped = tl.zeros_like(s_stopped)
     elif FAST:
         s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
@@ -624,7 +642,7 @@ def neighbour_alone(
 def backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr):
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = _one_channel(walk, i, HOW)
-    kind, p, q, A, B, Af, Bf, _, _ = kept_form(forms_ptr, one, ALONE)
+    kind, p, q, A, B, Af, Bf, _, _, _ = kept_form(forms_ptr, one, ALONE)
     if kind == OSCILLATING:
         s0, s1, s2, s3, s4, s5, s6 = backward_walk(
             t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
