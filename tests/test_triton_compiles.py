@@ -4,6 +4,7 @@ Triton's interpreter, which the other tests run them in, takes more than its com
 """
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,45 +13,21 @@ import pytest
 
 pytest.importorskip("triton")
 
+TOOLS = Path(__file__).resolve().parent.parent / "tools"
 PROGRAM = """
 import re
 import sys
-import torch, triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-from deu import _launcher, _triton
-from deu._settings import Settings
+import torch
+from deu import _launcher
 
-solution, dtype, layout, chip = sys.argv[1], getattr(torch, sys.argv[2]), sys.argv[3], sys.argv[4]
-_triton._processors = lambda device: 132
-_triton._has_ptx = lambda device: True
-_triton._is_since = lambda device, major: int(chip) >= 10 * major
-t = torch.empty(int(sys.argv[5]), 64, 56, 56, dtype=dtype, device="meta")
-if layout == "channels_last":
-    t = t.to(memory_format=torch.channels_last)
-a = torch.empty(64, device="meta")
-settings = Settings(1, solution, 0.01, 100.0, 1.0, 1000.0, 1.0, True)
-forward = _triton._plan_forward(t, t, a, settings, True).forward
-plan = _triton._plan_backward(t, t, t, a, settings)
-POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16"}
-coefficient, wide = torch.float32, torch.float64
+sys.path.insert(0, sys.argv[1])
+import machine_code
 
-
-def compile(launch, tensors):
-    signature, constants, attributes = {}, {}, {}
-    for i, (name, value) in enumerate(zip(launch.kernel.arg_names, (*tensors, *launch.fixed))):
-        if isinstance(value, torch.dtype):
-            signature[name] = POINTERS[value]
-            attributes[(i,)] = [["tt.divisibility", 16]]
-        elif launch.kernel.params[i].is_constexpr:
-            signature[name], constants[(i,)] = "constexpr", value
-        else:
-            signature[name] = "fp32" if isinstance(value, float) else "i32"
-    source = ASTSource(launch.kernel, signature, constants, attributes)
-    target = GPUTarget("cuda", int(chip), 32)
-    made = triton.compile(source, target=target, options=dict(launch.options))
-    assert made.asm["cubin"], launch.kernel
-    print(made.metadata.name, len(made.asm["cubin"]))
+dtype, (chip, batch) = getattr(torch, sys.argv[3]), map(int, sys.argv[5:])
+kernels = machine_code.compiled(sys.argv[2], dtype, sys.argv[4], chip, batch)
+for name, (launch, tensors, made) in kernels.items():
+    assert made.metadata.name == name
+    print(name, machine_code.describe(made.asm["cubin"]))
     # What the launcher would launch it with has as many parameters as the kernel takes.
     entry = made.asm["ptx"].partition(".entry")[2].partition("{")[0]
     made.function, count = 1, len(re.findall(r"\\.param", entry))
@@ -59,11 +36,6 @@ def compile(launch, tensors):
     assert (threads, shared) == (32 * launch.options["num_warps"], made.metadata.shared)
     assert overlap == launch.options.get("launch_pdl", False)
     assert len(fixed) == 8 * (count - len(tensors))
-
-
-compile(forward, [dtype] * 2 + [coefficient] * 5 + [wide])
-compile(plan.backward, [dtype] * 3 + [coefficient] * 3 + [wide] * 2)
-compile(plan.finish, [coefficient] * 5 + [wide] + [coefficient] * 5)
 """
 
 
@@ -86,6 +58,7 @@ def test_kernels_compile(solution, dtype, layout, chip, batch, tmp_path: Path):
             "ignore",
             "-c",
             PROGRAM,
+            str(TOOLS),
             solution,
             dtype,
             layout,
@@ -98,4 +71,6 @@ def test_kernels_compile(solution, dtype, layout, chip, batch, tmp_path: Path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.split()[::2] == ["forward", "backward", "finish"]
+    kernels = re.findall(r"^(\w+) \d+ registers(?:.*\n {2}.*instructions)*", done.stdout, re.M)
+    assert kernels == ["forward", "backward", "finish"], done.stdout
+    assert len(re.findall(r"^ .* instructions", done.stdout, re.M)) > 6  # loops, a kind each

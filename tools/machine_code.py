@@ -1,0 +1,155 @@
+"""Compile the GPU kernels for one of NVIDIA's chips, without a GPU, and say what their loops hold.
+
+    python tools/machine_code.py paper float32 channels_last
+    python tools/machine_code.py continuous bfloat16 contiguous --batch 8 --chip 80
+
+For each kernel its registers, stack and instructions, and for each loop of an instance of it: how
+many instructions, and which of them are slow: in float64, special functions, choices, barriers, and
+registers that did not fit (spills).  A thread does several elements in one turn of a loop.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from deu import _triton
+from deu._settings import Settings
+from deu._subspaces import SOLUTIONS
+
+_POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16"}
+_POINTERS[torch.float16] = "*fp16"
+_LEAST = 60  # instructions; shorter loops are not over elements
+_SORTS = {
+    "float64": r"D(FMA|ADD|MUL|SETP|MNMX)\b",
+    "special": r"MUFU",
+    "choices": r"F?SEL|F?SETP|FMNMX",
+    "barriers": r"BAR|WARPSYNC",
+    "spills": r"(LD|ST)L\b",
+}
+
+
+class Compiled(NamedTuple):
+    """A kernel as it would be launched, and what Triton made of it."""
+
+    launch: Any
+    tensors: list[torch.dtype]
+    made: Any
+
+
+def compiled(
+    solution: str, dtype: torch.dtype, layout: str, chip: int, batch: int
+) -> dict[str, Compiled]:
+    """The kernels of a training step of a layer on (batch, 64, 56, 56), by their names."""
+    t = torch.empty(batch, 64, 56, 56, dtype=dtype, device="meta")
+    if layout == "channels_last":
+        t = t.to(memory_format=torch.channels_last)
+    a = torch.empty(64, device="meta")
+    settings = Settings(1, solution, 0.01, 100.0, 1.0, 1000.0, 1.0, True)
+    with mock.patch.multiple(
+        _triton,
+        _processors=lambda device: 132,
+        _has_ptx=lambda device: True,
+        _is_since=lambda device, major: chip >= 10 * major,
+    ):
+        forward = _triton._plan_forward(t, t, a, settings, True)
+        backward = _triton._plan_backward(t, t, t, a, settings)
+    assert forward is not None
+    assert backward is not None
+    coefficient, wide = torch.float32, torch.float64
+    return {
+        "forward": _compile(forward.forward, [dtype] * 2 + [coefficient] * 5 + [wide], chip),
+        "backward": _compile(backward.backward, [dtype] * 3 + [coefficient] * 3 + [wide] * 2, chip),
+        "finish": _compile(backward.finish, [coefficient] * 5 + [wide] + [coefficient] * 5, chip),
+    }
+
+
+def _compile(launch: Any, tensors: list[torch.dtype], chip: int) -> Compiled:
+    signature: dict[str, str] = {}
+    constants: dict[tuple[int], Any] = {}
+    attributes: dict[tuple[int], list[list[Any]]] = {}
+    arguments = zip(launch.kernel.arg_names, (*tensors, *launch.fixed), strict=True)
+    for i, (name, value) in enumerate(arguments):
+        if isinstance(value, torch.dtype):
+            signature[name] = _POINTERS[value]
+            attributes[(i,)] = [["tt.divisibility", 16]]
+        elif launch.kernel.params[i].is_constexpr:
+            signature[name], constants[(i,)] = "constexpr", value
+        else:
+            signature[name] = "fp32" if isinstance(value, float) else "i32"
+    source = ASTSource(launch.kernel, signature, constants, attributes)
+    target = GPUTarget("cuda", chip, 32)
+    return Compiled(
+        launch, tensors, triton.compile(source, target=target, options=dict(launch.options))
+    )
+
+
+def describe(cubin: bytes) -> str:
+    """What a kernel takes, and its loops in the order of the code."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(cubin)
+        code = _run("nvdisasm", "-c", str(path))
+        usage = _run("cuobjdump", "--dump-resource-usage", str(path))
+    registers, stack = re.findall(r"REG:(\d+) STACK:(\d+)", usage)[-1]
+    instructions, loops = _loops(code)
+    lines = [f"{registers} registers, {stack} bytes of stack, {len(instructions)} instructions"]
+    for first, last in loops:
+        body = instructions[first : last + 1]
+        found = {sort: sum(bool(re.search(at, x)) for x in body) for sort, at in _SORTS.items()}
+        said = ", ".join(f"{sort} {n}" for sort, n in found.items() if n)
+        lines.append(f"  {first:6}: {len(body):5} instructions  {said}")
+    return "\n".join(lines)
+
+
+def _loops(code: str) -> tuple[list[str], list[tuple[int, int]]]:
+    labels: dict[str, int] = {}
+    instructions: list[str] = []
+    for line in code.splitlines():
+        if label := re.match(r"\s*(\.L_x_\d+):", line):
+            labels[label[1]] = len(instructions)
+        elif instruction := re.match(r"\s+/\*[0-9a-f]+\*/\s+(.*?);", line):
+            instructions.append(instruction[1])
+    loops = []
+    for last, text in enumerate(instructions):
+        target = re.search(r"BRA.*(\.L_x_\d+)", text)
+        first = labels.get(target[1], last) if target else last
+        if last - first >= _LEAST:
+            loops.append((first, last))
+    return instructions, loops
+
+
+def _run(program: str, *arguments: str) -> str:
+    path = Path(triton.__file__).parent / "backends/nvidia/bin" / program
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("solution", choices=SOLUTIONS)
+    parser.add_argument("dtype", choices=[str(x).removeprefix("torch.") for x in _POINTERS])
+    parser.add_argument("layout", choices=["contiguous", "channels_last"])
+    parser.add_argument("--batch", type=int, default=256, help="images (default: 256)")
+    parser.add_argument("--chip", type=int, default=90, help="compute capability (default: 90)")
+    given = parser.parse_args()
+    dtype = getattr(torch, given.dtype)
+    kernels = compiled(given.solution, dtype, given.layout, given.chip, given.batch)
+    for name, kernel in kernels.items():
+        print(f"{name}: {kernel.launch.options}, {describe(kernel.made.asm['cubin'])}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
