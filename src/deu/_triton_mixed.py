@@ -260,7 +260,7 @@ def exponentials(x, unit, HOW: tl.constexpr):
 def _closely(x, h1, h2, unit, HOW: tl.constexpr):
     # e^(αt)·S, V, its slope and its integral; they are asked for where x > 0, and a little below,
     # where the bump is; of units that are not close there alone.
-    low = at_most(at_least(x, -0.3, HALF), 1e6, HALF)
+    low = at_most(at_least(x, -0.3, HALF), 1e9, HALF)  # whose fourth power is finite
     even, odd = unit.even1 * h1 + unit.even2 * h2, unit.odd1 * h1 + unit.odd2 * h2
     xx = low * low
     z, y = unit.gap * xx, -unit.mean * low
