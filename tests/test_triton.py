@@ -305,6 +305,7 @@ def test_gradients_of_close_roots_of_the_paper(lanes: bool, beside: str, where: 
         unit, t = unit[:, ::2], t[::2].clone()
         rows = torch.tensor([(*abc, 0.4, -0.3) for abc in TEN]).T
         unit[:, 5:15], t[5:15] = rows, torch.linspace(-1, 2, 10)
+        unit[:, 15], t[15] = torch.tensor([0.0, 0.0, 0.03, 0.1, 0.2]), -0.071  # a high step
     settings = Settings(int(lanes), "paper", *_LIMITS, 1.0, 1e9, INF, False)
     _compare_close(unit, t, settings, 0.2)
 

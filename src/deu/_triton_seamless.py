@@ -23,7 +23,6 @@ from ._triton_elements import (
     REAL,
     SHORT,
     SINGLE,
-    STEP,
     at_most,
     inverse,
     sine_cosine,
@@ -124,12 +123,13 @@ def paper_can_be_seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
 @triton.jit
 def can_be_beside(kind, p, q, A, B, Af, Bf):
     # Whether units that need SINGLE by themselves can be among SEAMLESS ones as if they did not:
-    # the larger root is nearly fast enough, or there is one root at most, and no closed form.
+    # the larger root is nearly fast enough, or there is one, which the chip's exponential has the
+    # digits for, or none.  Steps are not: they would be 1 more than a number.
     own, ahead = tl.maximum(tl.abs(A), tl.abs(B)), tl.maximum(tl.abs(Af), tl.abs(Bf))
     root = tl.maximum(tl.abs(p), tl.abs(q))
     roots = (kind == REAL) & (root >= 0.5) & (ahead <= 2.0) & (own <= 4.0)
-    plain = (kind == EXPONENTIAL) | (kind == POLYNOMIAL) | (kind == STEP)
-    return (roots | plain) & (root <= _ROOT)
+    single = (kind == EXPONENTIAL) & (ahead <= 16.0) & (own <= 8.0)
+    return (roots | single | (kind == POLYNOMIAL)) & (root <= _ROOT)
 
 
 @triton.jit
