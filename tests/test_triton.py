@@ -320,6 +320,12 @@ def test_close_roots_of_the_paper_where_the_bump_is_wide() -> None:
     _compare_close(unit, t, Settings(1, "paper", 0.01, 10.0, 1.0, 1e9, INF, False), -1)
 
 
+def test_gradients_of_what_is_not_damped_beside_close_roots() -> None:
+    unit = torch.tensor([(0.8, 0.0, 0.9, 0.4, -0.3), (0.6, 0.7, 0.18, 0.4, -0.3)]).T
+    t = torch.tensor([2e6, 0.3])
+    _compare_close(unit, t, Settings(1, "paper", *_LIMITS, 1.0, 1e9, INF, False), 0.4)
+
+
 INF = float("inf")
 _LIMITS = (0.01, 100.0)  # eps and sharpness
 

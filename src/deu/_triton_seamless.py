@@ -4,7 +4,8 @@
 Written with two roots, or a frequency, the coefficients' gradients are small differences of large
 sums where these are close to each other, or to 0.  With V = ∂F/∂D, its slope ``dV`` and its
 integral ``iV`` (``docs/mathematics.md``), which are smooth across a double root, they are not.
-Units of the continuous solution that do not grow; ``MODE`` is ``SEAMLESS``.
+Units that do not grow: of the continuous solution here, of the paper's with what is here in
+``_triton_mixed.py``.  ``MODE`` is ``SEAMLESS``.
 """
 
 from collections import namedtuple
