@@ -43,6 +43,9 @@ TOLERANCE = {
     torch.float16: 2**-10,
 }
 
+INF = float("inf")
+EPS_AND_SHARPNESS = (0.01, 100.0)
+
 # c̃1 and c̃2 come from AᵀA + 1e-9·I, which amplifies rounding errors.
 PULL = 1e-4
 
@@ -284,7 +287,9 @@ def test_gradients_of_close_roots(lanes: bool, beside: str, where: str) -> None:
     if beside == "one that grows":
         unit, t = unit[:, :40], t[:40]
         unit[:, 3], t[3] = torch.tensor([0.5, -0.4, 0.3, 0.2, 0.1]), 0.7
-    _compare_close(unit, t, Settings(int(lanes), "continuous", *_LIMITS, cap, 1e9, INF, True), 0.4)
+    _compare_close(
+        unit, t, Settings(int(lanes), "continuous", *EPS_AND_SHARPNESS, cap, 1e9, INF, True), 0.4
+    )
 
 
 @pytest.mark.parametrize("where", ["here", pytest.param("on a GPU", marks=pytest.mark.gpu)])
@@ -306,7 +311,7 @@ def test_gradients_of_close_roots_of_the_paper(lanes: bool, beside: str, where: 
         rows = torch.tensor([(*abc, 0.4, -0.3) for abc in TEN]).T
         unit[:, 5:15], t[5:15] = rows, torch.linspace(-1, 2, 10)
         unit[:, 15], t[15] = torch.tensor([0.0, 0.0, 0.03, 0.1, 0.2]), -0.071  # a high step
-    settings = Settings(int(lanes), "paper", *_LIMITS, 1.0, 1e9, INF, False)
+    settings = Settings(int(lanes), "paper", *EPS_AND_SHARPNESS, 1.0, 1e9, INF, False)
     _compare_close(unit, t, settings, 0.2)
 
 
@@ -323,11 +328,7 @@ def test_close_roots_of_the_paper_where_the_bump_is_wide() -> None:
 def test_gradients_of_what_is_not_damped_beside_close_roots() -> None:
     unit = torch.tensor([(0.8, 0.0, 0.9, 0.4, -0.3), (0.6, 0.7, 0.18, 0.4, -0.3)]).T
     t = torch.tensor([2e6, 0.3])
-    _compare_close(unit, t, Settings(1, "paper", *_LIMITS, 1.0, 1e9, INF, False), 0.4)
-
-
-INF = float("inf")
-_LIMITS = (0.01, 100.0)  # eps and sharpness
+    _compare_close(unit, t, Settings(1, "paper", *EPS_AND_SHARPNESS, 1.0, 1e9, INF, False), 0.4)
 
 
 def _compare_close(unit: Tensor, t: Tensor, settings: Settings, part: float) -> None:

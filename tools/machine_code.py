@@ -3,8 +3,8 @@
     python tools/machine_code.py paper float32 channels_last
     python tools/machine_code.py continuous bfloat16 contiguous --batch 8 --chip 80
 
-For each kernel its registers, stack and instructions, and for each loop of an instance of it: how
-many instructions, and which of them are slow: in float64, special functions, choices, barriers, and
+For each kernel its registers, stack and instructions, and for each of its loops how many
+instructions, and which of them are slow: in float64, special functions, choices, barriers, and
 registers that did not fit (spills).  A thread does several elements in one turn of a loop.
 """
 
@@ -27,8 +27,12 @@ from deu import _triton
 from deu._settings import Settings
 from deu._subspaces import SOLUTIONS
 
-_POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16"}
-_POINTERS[torch.float16] = "*fp16"
+_POINTERS = {
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+    torch.bfloat16: "*bf16",
+    torch.float16: "*fp16",
+}
 _LEAST = 60  # instructions; shorter loops are not over elements
 _SORTS = {
     "float64": r"D(FMA|ADD|MUL|SETP|MNMX)\b",

@@ -216,10 +216,10 @@ def backward(
         # Close roots alone, in float64, unless all of the others can be SEAMLESS too; or, of the
         # paper's rows, unless more of them cannot, which are alone then.
         alone = tl.where(mode == SEAMLESS, DOUBLE, mode)
-        found = facts(seen, alone, walk.mask, FAST)
+        each = facts(seen, alone, walk.mask, FAST)
         if has_seamless(HOW):
-            found += close_facts(mode, able, walk.mask)
-        found = any_bits(found)
+            each += close_facts(mode, able, walk.mask)
+        found = any_bits(each)
         fast, waves, reals = found & NOT_FAST == 0, found & NO_WAVE == 0, found & NO_ROOTS == 0
         any_slow = found & NEEDS_DOUBLE > 0
         if has_seamless(HOW) and HOW.CONTINUOUS:
@@ -227,8 +227,8 @@ def backward(
             alone = tl.where(seamless, mode, alone)
             any_slow = any_slow & ((seamless == 0) | (found & STILL_DOUBLE > 0))
         elif has_seamless(HOW):
-            unable = (able == 0) & (mode != DOUBLE) & walk.mask
-            more = tl.sum(unable.to(tl.int32) - (mode == SEAMLESS).to(tl.int32), 0)
+            unable = each & UNABLE > 0
+            more = tl.sum(unable.to(tl.int32) - (each & CLOSE > 0).to(tl.int32), 0)
             seamless = (found & CLOSE > 0) | ((fast == 0) & (waves == 0))
             seamless = seamless & (more <= 0)
             fast, waves = fast & (seamless == 0), waves & (seamless == 0)

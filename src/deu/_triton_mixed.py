@@ -28,7 +28,6 @@ from ._triton_elements import (
     inverse,
     inverse_unless_tiny,
     short_sine_cosine,
-    smooth_bump,
     smooth_step,
 )
 from ._triton_fast import _cap2, _response, _response_slope, in_half_turns
@@ -164,14 +163,9 @@ def plain_value(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     return one_if_positive(x, HOW.PTX) * f + y
 
 
-# Up to which s·t the bump makes digits of f count that its closed form has lost.
-_BUMP = tl.constexpr(4.0)
-
-
-@triton.constexpr_function
-def _inner(HOW):
-    # Up to which scale·t f is made of power series, and no exponent is held.
-    return 0.45 * min(HOW.MAX_EXPONENT, 1.0)
+# Up to which s·t the bump makes digits of f count that its closed form has lost; and up to which
+# scale·t f is made of power series, and no exponent is held at a cap of 1.
+_BUMP, _INNER = tl.constexpr(4.0), tl.constexpr(0.45)
 
 
 @triton.constexpr_function
@@ -184,7 +178,7 @@ def _level(MODE):
 def mixed_unit(kind, p, q, A, B, Af, Bf, close, MODE: tl.constexpr, HOW: tl.constexpr):
     TYPE: tl.constexpr = tl.float32
     hi, lo = angle(kind, q, _level(MODE))
-    _, mean, half, gap, product, over_a, _, _ = roots_of(kind, p, q, A, B, Af, Bf)
+    _, mean, half, gap, product, over_a = roots_of(kind, p, q, Af, Bf)
     real, single, polynomial = kind == REAL, kind == EXPONENTIAL, kind == POLYNOMIAL
     oscillating, critical, step = kind == OSCILLATING, kind == CRITICAL, kind == STEP
     wave, rooted, straight = oscillating | critical, real | single, single | polynomial
@@ -200,7 +194,7 @@ def mixed_unit(kind, p, q, A, B, Af, Bf, close, MODE: tl.constexpr, HOW: tl.cons
     over_distance = inverse(tl.where(real, second - first, 1.0))
     over_turn = inverse(tl.where(oscillating, q, 1.0))
     scale = tl.maximum(tl.abs(mean), tl.abs(half))
-    reach = tl.minimum(_inner(HOW) * inverse(tl.maximum(scale, 1e-30)), _BUMP / HOW.SHARPNESS)
+    reach = tl.minimum(_INNER * inverse(tl.maximum(scale, 1e-30)), _BUMP / HOW.SHARPNESS)
     reach = tl.where(close, 1e30, tl.where(real | wave, reach, -1.0))
     over_gap = inverse(tl.where(gap == 0, 1.0, gap))
     root = tl.where(rooted, second, 0.0)
@@ -258,8 +252,8 @@ def exponentials(x, unit, HOW: tl.constexpr):
 
 @triton.jit
 def _closely(x, h1, h2, unit, HOW: tl.constexpr):
-    # e^(αt)·S, V, its slope and its integral; they are asked for where x > 0, and a little below,
-    # where the bump is; of units that are not close there alone.
+    # The response and its slope, and V, its slope and its integral; they are asked for where x > 0,
+    # and a little below, where the bump is; of units that are not close there alone.
     low = at_most(at_least(x, -0.3, HALF), 1e9, HALF)  # whose fourth power is finite
     even, odd = unit.even1 * h1 + unit.even2 * h2, unit.odd1 * h1 + unit.odd2 * h2
     xx = low * low
@@ -273,7 +267,9 @@ def _closely(x, h1, h2, unit, HOW: tl.constexpr):
     U = (1.0 - even + unit.mean * odd) * unit.over_product
     iV = (U - dV + 2.0 * unit.mean * V) * unit.over_product
     few = unit.scale * low < SERIES
-    return odd, V, dV, tl.where(few, ex * xx * low * iv_series(z, y, SHORT), iV)
+    iV = tl.where(few, ex * xx * low * iv_series(z, y, SHORT), iV)
+    f = unit.over_a * (unit.product * iV + (dV - 2.0 * unit.mean * V))
+    return f, unit.over_a * odd, V, dV, iV
 
 
 @triton.jit
@@ -295,10 +291,9 @@ def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     f = unit.A1 * rest + (unit.B1 * h2 + (unit.D * (along - unit.q * to_second) + unit.G))
     after = unit.rise * live2 + unit.straight
     if MODE == SEAMLESS:
-        odd, V, dV, iV = _closely(x, h1, h2, unit, HOW)
-        close_f = unit.over_a * (unit.product * iV + (dV - 2.0 * unit.mean * V))
+        close_f, close_after, V, dV, iV = _closely(x, h1, h2, unit, HOW)
         f = tl.where(tl.abs(x) <= unit.reach, close_f, f)
-        after = tl.where(unit.close, unit.over_a * odd, after)
+        after = tl.where(unit.close, close_after, after)
         rest, later_h2 = tl.where(unit.close, V, rest), tl.where(unit.close, iV, h2)
         along = tl.where(unit.close, dV, along)
     slope = unit.first * by_first + unit.turn * by_turn + bump * f + positive * after
@@ -323,23 +318,15 @@ def close_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
         by_turn = unit.B_wave * h1 - unit.A * h2
     else:
         by_first, by_turn = unit.A * live1, unit.B_root * live2
-    odd, V, dV, iV = _closely(x, h1, h2, unit, HOW)
-    f = unit.over_a * (unit.product * iV + (dV - 2.0 * unit.mean * V))
+    f, after, V, dV, iV = _closely(x, h1, h2, unit, HOW)
+    _, bump = smooth_step(x, SHORT, HOW)
     positive = one_if_positive(x, HOW.PTX)
-    slope = unit.first * by_first + unit.turn * by_turn + positive * (unit.over_a * odd)
-    slope += (smooth_bump(x, SHORT, HOW) * HOW.SHARPNESS) * f
+    slope = unit.first * by_first + unit.turn * by_turn + bump * f + positive * after
     gx, gp = g * x, g * positive
     return (
-        g * slope,
-        gx * by_first,
-        gx * by_turn,
-        g * h1,
-        g * h2,
-        gp * V,
-        gp * iV,
-        gp * 0.0,
-        gp * dV,
-    )
+        g * slope, gx * by_first, gx * by_turn, g * h1, g * h2,
+        gp * V, gp * iV, gp * 0.0, gp * dV,
+    )  # fmt: skip
 
 
 @triton.jit

@@ -55,8 +55,8 @@ SERIES, _APART = tl.constexpr(1.5), tl.constexpr(0.5)
 
 
 @triton.jit
-def roots_of(kind, p, q, A, B, Af, Bf):
-    # Mean, turn (half the distance, or ω), D, p·q or α² + ω², 1/a, A and B of C and S.
+def roots_of(kind, p, q, Af, Bf):
+    # Mean, turn (half the distance, or ω), D, p·q or α² + ω², 1/a.
     real = kind == REAL
     mean = tl.where(real, (p + q) * 0.5, p)
     turn = tl.where(real, (q - p) * 0.5, q)
@@ -64,8 +64,13 @@ def roots_of(kind, p, q, A, B, Af, Bf):
     gap = tl.where(real, square, -square)
     product = tl.where(real, p * q, p * p + square)
     G = tl.where(real, 2.0 * turn * Bf, -Af * product)
-    A, B = tl.where(real, A + B, A), tl.where(real, B - A, B) * turn
-    return real, mean, turn, gap, product, G, A, B
+    return real, mean, turn, gap, product, G
+
+
+@triton.jit
+def _even_odd(real, turn, A, B):
+    # A and B of C and S.
+    return tl.where(real, A + B, A), tl.where(real, B - A, B) * turn
 
 
 @triton.constexpr_function
@@ -86,17 +91,23 @@ def _own_limit(HOW):
 
 
 @triton.jit
-def can_be_seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
-    real, mean, turn, _, _, G, even, odd = roots_of(kind, p, q, A, B, Af, Bf)
-    wave = kind == OSCILLATING
-    mean, turn, G = tl.abs(mean), tl.abs(turn), tl.abs(G)
+def _gentle(real, wave, p, q, mean, turn, G):
+    # Whether a unit does not grow, and its gradient is not too large where it has a zero.
     limit = tl.where(turn <= 2.0 * mean, _DAMPED, _WAVE)
     able = G <= tl.where(real, _STEEP, limit) * tl.maximum(mean, turn)
+    return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
+
+
+@triton.jit
+def can_be_seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
+    real, mean, turn, _, _, G = roots_of(kind, p, q, Af, Bf)
+    even, odd = _even_odd(real, turn, A, B)
+    mean, turn, G = tl.abs(mean), tl.abs(turn), tl.abs(G)
+    able = _gentle(real, kind == OSCILLATING, p, q, mean, turn, G)
     apart = real & (turn > _APART * mean)
     able = able & ((apart == 0) | ((tl.abs(A) + tl.abs(B)) * mean * G <= _OWN_APART))
     able = able & (tl.maximum(tl.abs(even), tl.abs(odd)) <= _own_limit(HOW))
-    able = able & (tl.maximum(tl.abs(p), tl.abs(q)) <= _ROOT)
-    return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
+    return able & (tl.maximum(tl.abs(p), tl.abs(q)) <= _ROOT)
 
 
 @triton.constexpr_function
@@ -108,17 +119,14 @@ def _paper_root(HOW):
 @triton.jit
 def paper_can_be_seamless(kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
     # In the paper's solution, see _triton_mixed.py; of a double root D is 0.
-    real, mean, turn, _, _, G, _, _ = roots_of(kind, p, q, A, B, Af, Bf)
-    wave = (kind == OSCILLATING) | (kind == CRITICAL)
+    real, mean, turn, _, _, G = roots_of(kind, p, q, Af, Bf)
     mean, turn, G = tl.abs(mean), tl.abs(turn), tl.abs(G)
     own, root = tl.maximum(tl.abs(A), tl.abs(B)), tl.maximum(tl.abs(p), tl.abs(q))
-    limit = tl.where(turn <= 2.0 * mean, _DAMPED, _WAVE)
-    able = G <= tl.where(real, _STEEP, limit) * tl.maximum(mean, turn)
+    able = _gentle(real, (kind == OSCILLATING) | (kind == CRITICAL), p, q, mean, turn, G)
     able = able & ((real == 0) | (turn <= _PAPER_APART * mean))
     # Of roots by a; of a frequency.
     shift = own * root * root * tl.where(real, tl.abs(Bf), G / tl.where(turn > 0, turn, 1.0))
-    able = able & (shift <= _PAPER_SHIFT) & (root <= _paper_root(HOW))
-    return able & ((real & (tl.maximum(p, q) <= 0)) | (wave & (p <= 0)))
+    return able & (shift <= _PAPER_SHIFT) & (root <= _paper_root(HOW))
 
 
 @triton.jit
@@ -136,7 +144,8 @@ def can_be_beside(kind, p, q, A, B, Af, Bf):
 @triton.jit
 def seamless_unit(kind, p, q, A, B, Af, Bf):
     TYPE: tl.constexpr = tl.float32
-    real, mean, turn, gap, product, G, A, B = roots_of(kind, p, q, A, B, Af, Bf)
+    real, mean, turn, gap, product, G = roots_of(kind, p, q, Af, Bf)
+    A, B = _even_odd(real, turn, A, B)
     hi, lo = in_half_turns(tl.where(real, 0.0, q), SHORT)
     faster = tl.abs(p) > tl.abs(q)
     p, q = tl.where(faster, p, q), tl.where(faster, q, p)
@@ -284,7 +293,7 @@ def seamless_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
 def gathered_response(kind, p, q, Af, Bf, iV, V, dV):
     # What the response adds to the sums of p and q, and those of Af and Bf, in float64: what is
     # large in them cancels later.
-    real, mean, turn, _, product, _, _, _ = roots_of(kind, p, q, Af, Bf, Af, Bf)
+    real, mean, turn, _, product, _ = roots_of(kind, p, q, Af, Bf)
     U = product * iV - 2.0 * mean * V + dV
     U_mean = 2.0 * V - 2.0 * mean * iV
     # Of two roots it is Bf·(q - p)·U, of the mean and D; an oscillation's is -Af·(α² + ω²)·U.
