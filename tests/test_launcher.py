@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 import deu
 import deu.functional
 import deu.reference
-from deu import _launcher, _triton
+from deu import _launcher, _triton, _triton_launch
 from deu._settings import Settings
 
 from .conftest import GPU, LIMITS, NAMES, every_subspace, gradients
@@ -61,7 +61,7 @@ class Driver:
     """Runs in Triton's interpreter what CUDA's driver would run on a GPU."""
 
     def __init__(self) -> None:
-        self.known: list[tuple[_triton._Launch, list[str]]] = []
+        self.known: list[tuple[_triton_launch.Launch, list[str]]] = []
         self.launched: list[str] = []
         self.errors: list[BaseException] = []
         self.answer = 0
@@ -71,7 +71,7 @@ class Driver:
         self.launch = _LAUNCH(self._launch)
         self.stream = _STREAM(self._stream)
 
-    def describe(self, launch: _triton._Launch) -> _launcher.Kernel:
+    def describe(self, launch: _triton_launch.Launch) -> _launcher.Kernel:
         kinds = [self.kind_of(value) for value in launch.fixed]
         self.known.append((launch, kinds))
         packed = (_launcher.pack(k, v) for k, v in zip(kinds, launch.fixed, strict=True))
@@ -157,8 +157,8 @@ def _driver(built: Path) -> Iterator[Driver]:
     np = pytest.importorskip("numpy")
     made = Driver()
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
-        patch.setattr(_triton._Launch, "described", lambda launch: made.describe(launch))
-        patch.setattr(_triton, "_plans", {})
+        patch.setattr(_triton_launch.Launch, "described", lambda launch: made.describe(launch))
+        patch.setattr(_triton_launch, "_plans", {})
         _launcher.use(built, "cpu", made.launch, made.stream)
         yield made
     _launcher.release()
@@ -453,7 +453,7 @@ def test_nothing_is_kept_alive(driver: Driver) -> None:
 def test_forgets_with_the_plans(driver: Driver) -> None:
     t, units = ready(driver)
     _launcher.forget()
-    _triton._plans.clear()
+    _triton_launch._plans.clear()
     driver.ready = False
     call(t, units)
     assert driver.took() == []

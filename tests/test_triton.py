@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import deu
 import deu.functional
 import deu.reference
-from deu import _launcher, _triton, _triton_cut
+from deu import _launcher, _triton, _triton_cut, _triton_launch
 from deu._settings import Settings
 from deu.bench.providers import TEN
 
@@ -448,7 +448,7 @@ def test_as_large_tensors_are_cut(
     solution: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_triton_cut, "_LARGE", 0)
-    monkeypatch.setattr(_triton, "_plans", {})
+    monkeypatch.setattr(_triton_launch, "_plans", {})
     t, coefficients, dim = inputs("NCHW", dtype)
     compare(t, coefficients, dim=dim, solution=solution)
 

@@ -2,6 +2,7 @@
 
     python tools/machine_code.py paper float32 channels_last
     python tools/machine_code.py continuous bfloat16 contiguous --batch 8 --chip 80
+    python tools/machine_code.py continuous bfloat16 channels_last --norm
 
 For each kernel its registers, stack and instructions, and for each of its loops how many
 instructions, and which of them are slow: in float64, special functions, choices, barriers, and
@@ -11,9 +12,11 @@ registers that did not fit (spills).  A thread does several elements in one turn
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -23,11 +26,13 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from deu import _triton
+from deu import _triton, _triton_launch, _triton_normed
+from deu._layout import DTYPES
 from deu._settings import Settings
 from deu._subspaces import SOLUTIONS
 
 _POINTERS = {
+    torch.int64: "*i64",
     torch.float32: "*fp32",
     torch.float64: "*fp64",
     torch.bfloat16: "*bf16",
@@ -51,31 +56,62 @@ class Compiled(NamedTuple):
     made: Any
 
 
+@contextlib.contextmanager
+def _on_chip(chip: int) -> Iterator[None]:
+    """As if there were one, with as many multiprocessors as an H200 has."""
+    with contextlib.ExitStack() as stack:
+        for module, name, function in (
+            (_triton, "processors", lambda device: 132),
+            (_triton_normed, "processors", lambda device: 132),
+            (_triton_launch, "has_ptx", lambda device: True),
+            (_triton_launch, "is_since", lambda device, major: chip >= 10 * major),
+        ):
+            stack.enter_context(mock.patch.object(module, name, function))
+        yield
+
+
 def compiled(
-    solution: str, dtype: torch.dtype, layout: str, chip: int, batch: int
+    solution: str, dtype: torch.dtype, layout: str, chip: int, batch: int, norm: bool = False
 ) -> dict[str, Compiled]:
-    """The kernels of a training step of a layer on (batch, 64, 56, 56), by their names."""
+    """The kernels of a training step of a layer on (batch, 64, 56, 56), by their names.
+
+    With ``norm``, of batch norm, a residual and the layer in one.
+    """
     t = torch.empty(batch, 64, 56, 56, dtype=dtype, device="meta")
     if layout == "channels_last":
         t = t.to(memory_format=torch.channels_last)
     a = torch.empty(64, device="meta")
     settings = Settings(1, solution, 0.01, 100.0, 1.0, 1000.0, 1.0, True)
-    with mock.patch.multiple(
-        _triton,
-        _processors=lambda device: 132,
-        _has_ptx=lambda device: True,
-        _is_since=lambda device, major: chip >= 10 * major,
-    ):
-        forward = _triton._plan_forward(t, t, a, settings, True)
-        backward = _triton._plan_backward(t, t, t, a, settings)
-    assert forward is not None
-    assert backward is not None
-    coefficient, wide = torch.float32, torch.float64
-    return {
-        "forward": _compile(forward.forward, [dtype] * 2 + [coefficient] * 5 + [wide], chip),
-        "backward": _compile(backward.backward, [dtype] * 3 + [coefficient] * 3 + [wide] * 2, chip),
-        "finish": _compile(backward.finish, [coefficient] * 5 + [wide] + [coefficient] * 5, chip),
-    }
+    single, wide, whole = torch.float32, torch.float64, torch.int64
+    with _on_chip(chip):
+        if norm:
+            of = _triton_normed.BatchNorm(a, a, a, a, a, 0.1, 1e-5)
+            ahead = _triton_normed._plan_forward(t, t, t, of, settings, False)
+            frozen = _triton_normed._plan_forward(t, t, t, of, settings, True)
+            back = _triton_normed._plan_backward(t, t, t, t, 64, settings)
+            forward_of = [dtype] * 3 + [single] * 5 + [wide] + [single] * 4
+            backward_of = [dtype] * 5 + [wide] * 3
+            settle_of = [wide] * 2 + [single] * 4 + [whole] + [single] * 5
+            launches = {
+                "measure": (ahead.measure, [dtype] + [wide] * 2),
+                "settle": (ahead.settle, settle_of),
+                "norm_forward": (ahead.forward, forward_of),
+                "norm_backward": (back.backward, backward_of),
+                "norm_finish": (back.finish, [wide] * 2 + [single, wide]),
+                "norm_backward, onward": (back.onward, backward_of),
+                "norm_forward, frozen": (frozen.forward, forward_of),
+            }
+        else:
+            forward = _triton._plan_forward(t, t, a, settings, True)
+            backward = _triton._plan_backward(t, t, t, a, settings)
+            assert forward is not None
+            assert backward is not None
+            launches = {
+                "forward": (forward.forward, [dtype] * 2 + [single] * 5 + [wide]),
+                "backward": (backward.backward, [dtype] * 3 + [single] * 3 + [wide] * 2),
+                "finish": (backward.finish, [single] * 5 + [wide] + [single] * 5),
+            }
+    return {name: _compile(*launch, chip) for name, launch in launches.items()}
 
 
 def _compile(launch: Any, tensors: list[torch.dtype], chip: int) -> Compiled:
@@ -144,13 +180,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("solution", choices=SOLUTIONS)
-    parser.add_argument("dtype", choices=[str(x).removeprefix("torch.") for x in _POINTERS])
+    parser.add_argument("dtype", choices=[str(x).removeprefix("torch.") for x in DTYPES])
     parser.add_argument("layout", choices=["contiguous", "channels_last"])
     parser.add_argument("--batch", type=int, default=256, help="images (default: 256)")
+    parser.add_argument("--norm", action="store_true", help="with batch norm before it")
     parser.add_argument("--chip", type=int, default=90, help="compute capability (default: 90)")
     given = parser.parse_args()
     dtype = getattr(torch, given.dtype)
-    kernels = compiled(given.solution, dtype, given.layout, given.chip, given.batch)
+    kernels = compiled(given.solution, dtype, given.layout, given.chip, given.batch, given.norm)
     for name, kernel in kernels.items():
         print(f"{name}: {kernel.launch.options}, {describe(kernel.made.asm['cubin'])}", flush=True)
 

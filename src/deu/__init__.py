@@ -11,5 +11,6 @@ from ._explain import subspaces as subspaces
 from ._groups import param_groups as param_groups
 from .modules import DEU as DEU
 from .modules import LazyDEU as LazyDEU
+from .norm import NormDEU as NormDEU
 
 __version__ = "0.1.0.dev0"

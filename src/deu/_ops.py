@@ -156,7 +156,12 @@ _SETTINGS = (
 )
 
 
-def _define(name: str, arguments: str, results: str, run: Callable[..., Any], key: str) -> Any:
+_BELOW_AUTOGRAD = "CompositeExplicitAutograd"
+
+
+def define(
+    name: str, arguments: str, results: str, run: Callable[..., Any], key: str = _BELOW_AUTOGRAD
+) -> Any:
     """An operator that takes its tensors in whatever layout suits its neighbours.
 
     By ``torch.library.custom_op`` a call would take a quarter longer; without the tag
@@ -184,29 +189,32 @@ def _run_backward(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[T
     return _backward(grad, t, rest[:5], saved, Settings(*rest[5:]))
 
 
-_BELOW_AUTOGRAD = "CompositeExplicitAutograd"
-value_op = _define("value", _UNITS, "Tensor", _run_value, _BELOW_AUTOGRAD)
-forward_op = _define("forward", _UNITS, "Tensor, Tensor", _run_forward, _BELOW_AUTOGRAD)
-backward_op = _define(
+value_op = define("value", _UNITS, "Tensor", _run_value)
+forward_op = define("forward", _UNITS, "Tensor, Tensor", _run_forward)
+backward_op = define(
     "backward",
     f"Tensor grad, Tensor saved, {_UNITS}",
     "Tensor, Tensor, Tensor, Tensor, Tensor, Tensor",
     _run_backward,
-    _BELOW_AUTOGRAD,
 )
 
 
-@torch.library.register_fake("deu::value", lib=_LIBRARY)
+def fake(name: str) -> Callable[..., Any]:
+    """What follows says what an operator's results are like."""
+    return torch.library.register_fake(f"deu::{name}", lib=_LIBRARY)
+
+
+@fake("value")
 def _value_fake(t: Tensor, *rest: Any) -> Tensor:
     return torch.empty_like(t)
 
 
-@torch.library.register_fake("deu::forward", lib=_LIBRARY)
+@fake("forward")
 def _forward_fake(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(t), _new_saved(t, rest[:5], Settings(*rest[5:]))
 
 
-@torch.library.register_fake("deu::backward", lib=_LIBRARY)
+@fake("backward")
 def _backward_fake(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     return torch.empty_like(t), *(torch.empty_like(p) for p in rest[:5])
 
@@ -240,14 +248,14 @@ def _run_unit(t: Tensor, *rest: Any) -> Tensor:
     return y
 
 
-unit_op = _define("unit", _UNITS, "Tensor", _run_unit, "CompositeImplicitAutograd")
+unit_op = define("unit", _UNITS, "Tensor", _run_unit, "CompositeImplicitAutograd")
 
 
 _transforms = torch._C._functorch.peek_interpreter_stack
 _tracing = torch._C._get_tracing_state
 
 
-def _is_transformed() -> bool:
+def is_transformed() -> bool:
     """Whether torch.func, forward-mode differentiation or tracing is at work.
 
     They need plain PyTorch.
@@ -256,6 +264,11 @@ def _is_transformed() -> bool:
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def is_not_plain(t: Tensor) -> bool:
+    """Whether the tensor is more than its numbers, or somebody listens to operators."""
+    return type(t) not in _PLAIN or torch._C._len_torch_dispatch_stack() > 0
 
 
 def apply(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
@@ -270,9 +283,9 @@ def apply(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Te
         if y is not None:
             return y
     kernels = _kernels(t, coefficients)
-    if kernels is None or _is_transformed():
+    if kernels is None or is_transformed():
         return _reference(t, coefficients, settings)
-    if type(t) not in _PLAIN or torch._C._len_torch_dispatch_stack():
+    if is_not_plain(t):
         return unit_op(t, *coefficients, *settings)
     if torch.is_grad_enabled():
         return _eager(settings, t, *coefficients)

@@ -71,6 +71,11 @@ def _forward(size: int, large: bool, lanes: bool, continuous: bool) -> Tiling:
     return Tiling(4, 8, 32, 128, 5)
 
 
+def measuring(size: int) -> Tiling:
+    """How a tensor is cut that is only read, and summed up."""
+    return Tiling(4, 32 // size, 8, 64, 4)
+
+
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time
 
 

@@ -19,19 +19,20 @@ from ._triton_forms import (
     outward,
 )
 from ._triton_rows import continuous_pull, paper_pull
-from ._triton_walks import ALL_SUMS, OWN, narrow
+from ._triton_walks import ALL_SUMS, OWN, count_of, narrow
 
 # The neighbour's last two, and that of the inputs, are the last three of these.
 LAST_EIGHT = tl.constexpr(ALL_SUMS.value - 8)
 
 
 @triton.jit
-def _totals(
+def totals_of(
     sums_ptr, FIRST: tl.constexpr, channel, shares, SHARES: tl.constexpr, HOW: tl.constexpr
 ):
     # Eight of the sums over the shares, in float64 and in an order that depends on nothing else.
-    # After the unit's own come the neighbour's, which are there for units that are pulled alone.
-    COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
+    # After the unit's own come the neighbour's, which are there for units that are pulled alone, or
+    # batch norm's.
+    COUNT: tl.constexpr = count_of(HOW)
     LAST: tl.constexpr = OWN if FIRST == 0 else COUNT
     i = FIRST + tl.arange(0, 8)
     at = sums_ptr + (channel.to(tl.int64) * COUNT + i)[:, None] * shares
@@ -43,7 +44,7 @@ def _totals(
 
 
 @triton.jit
-def _of(totals, i: tl.constexpr):
+def one_of(totals, i: tl.constexpr):
     # One of the eight.
     return tl.sum(tl.where(tl.arange(0, 8) == i, totals, 0.0), 0, keep_dims=True)
 
@@ -55,12 +56,12 @@ def _each(i: tl.constexpr):
 
 
 @triton.jit
-def _sum(x):
+def sum_of(x):
     return tl.sum(x, 0, keep_dims=True)
 
 
 @triton.jit
-def _pulls(row, a, b, c, c1, c2, kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
+def pulls_of(row, a, b, c, c1, c2, kind, p, q, A, B, Af, Bf, HOW: tl.constexpr):
     # What each of the eight sums adds to the gradients of the five coefficients.
     g_p, g_q, g_A, g_B, g_Af, g_Bf = _each(0), _each(1), _each(2), _each(3), _each(4), _each(5)
     if HOW.CONTINUOUS:
@@ -113,6 +114,21 @@ def _neighbour(a, b, c, c1, c2, centre, HOW: tl.constexpr):
     return near_c1 / whole, near_c2 / whole
 
 
+@triton.jit
+def limited(d_a, d_b, d_c, d_c1, d_c2, MAX_GRAD_NORM: tl.constexpr):
+    # A gradient cut to this norm.  Divided by the largest first, so that no square overflows.
+    most = tl.maximum(largest_of(d_a, d_b, d_c, d_c1), tl.abs(d_c2))
+    part = inverse(tl.where(most > 0, tl.where(most > 1e300, 1e300, most), 1.0))
+    u_a, u_b, u_c, u_c1, u_c2 = d_a * part, d_b * part, d_c * part, d_c1 * part, d_c2 * part
+    length = root(u_a * u_a + u_b * u_b + u_c * u_c + u_c1 * u_c1 + u_c2 * u_c2)
+    over = length > MAX_GRAD_NORM * part
+    scale = MAX_GRAD_NORM * inverse(length)
+    d_a, d_b = tl.where(over, u_a * scale, d_a), tl.where(over, u_b * scale, d_b)
+    d_c, d_c1 = tl.where(over, u_c * scale, d_c), tl.where(over, u_c1 * scale, d_c1)
+    d_c2 = tl.where(over, u_c2 * scale, d_c2)
+    return d_a, d_b, d_c, d_c1, d_c2
+
+
 @triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
 def finish(
     a_ptr,
@@ -141,12 +157,12 @@ def finish(
     row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
         own_a, own_b, own_c, c1, c2, HOW.CONTINUOUS, HOW
     )
-    by_a, by_b, by_c, by_c1, by_c2 = _pulls(row, a, b, c, c1, c2, kind, p, q, A, B, Af, Bf, HOW)
+    by_a, by_b, by_c, by_c1, by_c2 = pulls_of(row, a, b, c, c1, c2, kind, p, q, A, B, Af, Bf, HOW)
     if HOW.OVERLAP:
         gdc_wait()  # until backward has ended: all that does not depend on its sums is done by now
-    totals = _totals(sums_ptr, 0, channel, shares, SHARES, HOW)
-    d_a, d_b, d_c = _sum(by_a * totals), _sum(by_b * totals), _sum(by_c * totals)
-    d_c1, d_c2 = _sum(by_c1 * totals), _sum(by_c2 * totals)
+    totals = totals_of(sums_ptr, 0, channel, shares, SHARES, HOW)
+    d_a, d_b, d_c = sum_of(by_a * totals), sum_of(by_b * totals), sum_of(by_c * totals)
+    d_c1, d_c2 = sum_of(by_c1 * totals), sum_of(by_c2 * totals)
     if not HOW.CONTINUOUS:
         none_a, none_b, none_c = (
             is_singular(own_a, HOW), is_singular(own_b, HOW), is_singular(own_c, HOW)
@@ -156,16 +172,17 @@ def finish(
         )  # fmt: skip
         if HOW.PULL:
             if any_of(none_a | none_b | none_c, HOW):
-                last = _totals(sums_ptr, LAST_EIGHT, channel, shares, SHARES, HOW)
-                F1, F2, inputs = _of(last, 5), _of(last, 6), _of(last, 7)
+                last = totals_of(sums_ptr, LAST_EIGHT, channel, shares, SHARES, HOW)
+                F1, F2, inputs = one_of(last, 5), one_of(last, 6), one_of(last, 7)
                 n_c1, n_c2 = _neighbour(own_a, own_b, own_c, c1, c2, inputs / positions, HOW)
                 row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
                     outward(own_a, HOW), outward(own_b, HOW), outward(own_c, HOW),
                     n_c1, n_c2, False, HOW,
                 )  # fmt: skip
-                near = _totals(sums_ptr, OWN, channel, shares, SHARES, HOW)
-                g_A, g_B, g_Af, g_Bf = _of(near, 0), _of(near, 1), _of(near, 2), _of(near, 3)
-                X1, X2, P1, P2 = _of(near, 4), _of(near, 5), _of(near, 6), _of(near, 7)
+                near = totals_of(sums_ptr, OWN, channel, shares, SHARES, HOW)
+                g_A, g_B = one_of(near, 0), one_of(near, 1)
+                g_Af, g_Bf = one_of(near, 2), one_of(near, 3)
+                X1, X2, P1, P2 = one_of(near, 4), one_of(near, 5), one_of(near, 6), one_of(near, 7)
                 real = kind == REAL
                 g_q = B * X1 - A * X2 + Bf * P1 - Af * P2
                 # An exponent is capped on one side of 0 alone: where its root makes it grow.
@@ -182,16 +199,7 @@ def finish(
                 d_a = tl.where(none_a, n_a, d_a)
                 d_b = tl.where(none_b, n_b, d_b)
                 d_c = tl.where(none_c, n_c, d_c)
-    # Divided by the largest first, so that no square overflows.
-    most = tl.maximum(largest_of(d_a, d_b, d_c, d_c1), tl.abs(d_c2))
-    part = inverse(tl.where(most > 0, tl.where(most > 1e300, 1e300, most), 1.0))
-    u_a, u_b, u_c, u_c1, u_c2 = d_a * part, d_b * part, d_c * part, d_c1 * part, d_c2 * part
-    length = root(u_a * u_a + u_b * u_b + u_c * u_c + u_c1 * u_c1 + u_c2 * u_c2)
-    limited = length > MAX_GRAD_NORM * part
-    scale = MAX_GRAD_NORM * inverse(length)
-    d_a, d_b = tl.where(limited, u_a * scale, d_a), tl.where(limited, u_b * scale, d_b)
-    d_c, d_c1 = tl.where(limited, u_c * scale, d_c), tl.where(limited, u_c1 * scale, d_c1)
-    d_c2 = tl.where(limited, u_c2 * scale, d_c2)
+    d_a, d_b, d_c, d_c1, d_c2 = limited(d_a, d_b, d_c, d_c1, d_c2, MAX_GRAD_NORM)
     tl.store(a_out + channel, narrow(d_a, a_out, DOUBLE), mask)
     tl.store(b_out + channel, narrow(d_b, b_out, DOUBLE), mask)
     tl.store(c_out + channel, narrow(d_c, c_out, DOUBLE), mask)

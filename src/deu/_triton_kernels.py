@@ -47,6 +47,7 @@ from ._triton_forms import (
     outward,
     singular_coefficients,
 )
+from ._triton_norm import ONWARD
 from ._triton_seamless import has_seamless
 from ._triton_walks import (
     Strided,
@@ -65,6 +66,70 @@ from ._triton_walks import (
     occurs,
     walk_of,
 )
+
+
+@triton.jit
+def forward_channels(
+    t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, forms_ptr, walk,
+    HOW: tl.constexpr, ALONE: tl.constexpr, beside=None,
+):  # fmt: skip
+    # A walk's share of the values.
+    a, b, c, c1, c2 = coefficients(
+        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
+    )
+    _, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(a, b, c, c1, c2, HOW.CONTINUOUS, HOW)
+    if HOW.KEEP:
+        if walk.share == 0:
+            keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW)
+    if HOW.LANES and HOW.MODE == DOUBLE:
+        if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW, beside)
+        else:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW, beside)
+    elif HOW.LANES:
+        FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
+        found = any_bits(facts(kind, mode, walk.mask, SHORT))
+        fastest, fast = found & NOT_FASTEST == 0, found & NOT_FAST == 0
+        waves, reals = found & NO_WAVE == 0, found & NO_ROOTS == 0
+        if waves and fast:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW, beside)
+        elif waves:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW, beside)
+        elif has_closed(HOW) and reals and fastest:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW, beside)
+        elif reals and fast:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW, beside)
+        elif fast:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW, beside)
+        else:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW, beside)
+        if found & NEEDS_DOUBLE > 0:
+            tl.debug_barrier()  # what follows is written over what all threads have written
+            slow = (mode == DOUBLE) & walk.mask
+            for i in range(HOW.WIDTH):
+                if holds(slow, i, HOW):
+                    forward_alone(
+                        t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW, ALONE, beside
+                    )  # fmt: skip
+    elif HOW.MODE == DOUBLE or mode == DOUBLE:
+        # What few neurons need is not worth the time to compile it for each kind.
+        REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
+        if kind == OSCILLATING:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE, beside)
+        elif kind == REAL:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE, beside)
+        else:
+            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, ALONE, beside)
+    else:
+        FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
+        for KIND in tl.static_range(6):
+            if occurs(KIND, HOW) and kind == KIND:
+                if KIND == REAL and has_closed(HOW) and mode == HALF:
+                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW, beside)
+                elif has_fast(KIND, HOW) and mode != SINGLE:
+                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW, beside)
+                else:
+                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW, beside)
 
 
 @triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
@@ -100,62 +165,148 @@ def forward(
         y = Strided(y_ptr, t_outer, t_channel, t_inner)
     else:
         y = Strided(y_ptr, y_outer, y_channel, y_inner)
-    a, b, c, c1, c2 = coefficients(
-        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
-    )
-    _, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(a, b, c, c1, c2, HOW.CONTINUOUS, HOW)
-    if HOW.KEEP:
-        if walk.share == 0:
-            keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW)
+    forward_channels(
+        t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, forms_ptr, walk, HOW, ALONE
+    )  # fmt: skip
+
+
+@triton.jit
+def backward_channels(
+    t, g, out, forms_ptr, sums_ptr, walk, HOW: tl.constexpr, ALONE: tl.constexpr, beside=None
+):  # fmt: skip
+    # A walk's share of the gradients, but for neighbours'.
+    kind, p, q, A, B, Af, Bf, mode, able, close = kept_form(forms_ptr, walk, HOW)
+    zero = tl.zeros_like(p)
+    s0, s1, s2, s3, s4, s5, s6, s7, s8 = zero, zero, zero, zero, zero, zero, zero, zero, zero
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW, None, beside
+            )
         else:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW, None, beside
+            )
     elif HOW.LANES:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        found = any_bits(facts(kind, mode, walk.mask, SHORT))
-        fastest, fast = found & NOT_FASTEST == 0, found & NOT_FAST == 0
-        waves, reals = found & NO_WAVE == 0, found & NO_ROOTS == 0
-        if waves and fast:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW)
+        NEXT: tl.constexpr = SHORT if has_short(OSCILLATING, HOW) else SINGLE
+        seen = kind
+        if has_short(OSCILLATING, HOW):  # then waves that need more are none
+            seen = tl.where(mode == SINGLE, ENTIRE, kind)
+        # Close roots alone, in float64, unless all of the others can be SEAMLESS too; or, of the
+        # paper's rows, unless more of them cannot, which are alone then.
+        alone = tl.where(mode == SEAMLESS, DOUBLE, mode)
+        each = facts(seen, alone, walk.mask, FAST)
+        if has_seamless(HOW):
+            each += close_facts(mode, able, walk.mask)
+        found = any_bits(each)
+        fast, waves, reals = found & NOT_FAST == 0, found & NO_WAVE == 0, found & NO_ROOTS == 0
+        any_slow = found & NEEDS_DOUBLE > 0
+        if has_seamless(HOW) and HOW.CONTINUOUS:
+            seamless = found & (CLOSE | UNABLE) == CLOSE
+            alone = tl.where(seamless, mode, alone)
+            any_slow = any_slow & ((seamless == 0) | (found & STILL_DOUBLE > 0))
+        elif has_seamless(HOW):
+            unable = each & UNABLE > 0
+            more = tl.sum(unable.to(tl.int32) - (each & CLOSE > 0).to(tl.int32), 0)
+            seamless = (found & CLOSE > 0) | ((fast == 0) & (waves == 0))
+            seamless = seamless & (more <= 0)
+            fast, waves = fast & (seamless == 0), waves & (seamless == 0)
+            alone = tl.where(seamless, tl.where(unable, DOUBLE, mode), alone)
+            any_slow = tl.where(seamless, found & (STILL_DOUBLE | UNABLE) > 0, any_slow)
+        slow = (alone == DOUBLE) & walk.mask
+        if HOW.CONTINUOUS and has_seamless(HOW) and seamless:
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW, None, beside
+            )
+        elif waves and fast:
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW, None, beside
+            )
         elif waves:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW)
-        elif has_closed(HOW) and reals and fastest:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, NEXT, HOW, None, beside
+            )
         elif reals and fast:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW, None, beside
+            )
         elif fast:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW, None, beside
+            )
+        elif not HOW.CONTINUOUS and has_seamless(HOW) and seamless:
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW, close, beside
+            )
         else:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW)
-        if found & NEEDS_DOUBLE > 0:
-            tl.debug_barrier()  # what follows is written over what all threads have written
-            slow = (mode == DOUBLE) & walk.mask
-            for i in range(HOW.WIDTH):
-                if holds(slow, i, HOW):
-                    forward_alone(
-                        t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW, ALONE
-                    )  # fmt: skip
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW, None, beside
+            )
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.
         REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
         if kind == OSCILLATING:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE, None, beside
+            )
         elif kind == REAL:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE, None, beside
+            )
         else:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, ALONE)
+            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                t, g, out, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, ALONE, None, beside
+            )
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
             if occurs(KIND, HOW) and kind == KIND:
-                if KIND == REAL and has_closed(HOW) and mode == HALF:
-                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW)
+                if has_seamless(HOW) and (KIND == REAL or KIND == OSCILLATING) and mode == SEAMLESS:
+                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                        t,
+                        g,
+                        out,
+                        walk,
+                        kind,
+                        p,
+                        q,
+                        A,
+                        B,
+                        Af,
+                        Bf,
+                        KIND,
+                        SEAMLESS,
+                        HOW,
+                        close,
+                        beside,
+                    )
+                elif has_steady(KIND, HOW) and mode != SINGLE and tl.maximum(p, q) <= 0:
+                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, STEADY, FAST, HOW, None, beside
+                    )
+                elif has_short(KIND, HOW) and mode == SHORT:
+                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SHORT, HOW, None, beside
+                    )
                 elif has_fast(KIND, HOW) and mode != SINGLE:
-                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW)
+                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW, None, beside
+                    )
                 else:
-                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW)
+                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW, None, beside
+                    )
+    if HOW.NORM != ONWARD:
+        keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, s7, s8, walk, HOW)
+    if HOW.LANES and HOW.MODE != DOUBLE:
+        if any_slow:
+            tl.debug_barrier()  # what follows is written over what all threads have written
+            for i in range(HOW.WIDTH):
+                if holds(slow, i, HOW):
+                    backward_alone(
+                        t, g, out, forms_ptr, sums_ptr, walk, i, HOW, ALONE, beside
+                    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr"])
@@ -195,121 +346,9 @@ def backward(
     else:
         g = Strided(g_ptr, g_outer, g_channel, g_inner)
         out = Strided(out_ptr, out_outer, out_channel, out_inner)
-    kind, p, q, A, B, Af, Bf, mode, able, close = kept_form(forms_ptr, walk, HOW)
-    zero = tl.zeros_like(p)
-    s0, s1, s2, s3, s4, s5, s6 = zero, zero, zero, zero, zero, zero, zero
-    if HOW.LANES and HOW.MODE == DOUBLE:
-        if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW
-            )
-        else:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW
-            )
-    elif HOW.LANES:
-        FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        NEXT: tl.constexpr = SHORT if has_short(OSCILLATING, HOW) else SINGLE
-        seen = kind
-        if has_short(OSCILLATING, HOW):  # then waves that need more are none
-            seen = tl.where(mode == SINGLE, ENTIRE, kind)
-        # Close roots alone, in float64, unless all of the others can be SEAMLESS too; or, of the
-        # paper's rows, unless more of them cannot, which are alone then.
-        alone = tl.where(mode == SEAMLESS, DOUBLE, mode)
-        each = facts(seen, alone, walk.mask, FAST)
-        if has_seamless(HOW):
-            each += close_facts(mode, able, walk.mask)
-        found = any_bits(each)
-        fast, waves, reals = found & NOT_FAST == 0, found & NO_WAVE == 0, found & NO_ROOTS == 0
-        any_slow = found & NEEDS_DOUBLE > 0
-        if has_seamless(HOW) and HOW.CONTINUOUS:
-            seamless = found & (CLOSE | UNABLE) == CLOSE
-            alone = tl.where(seamless, mode, alone)
-            any_slow = any_slow & ((seamless == 0) | (found & STILL_DOUBLE > 0))
-        elif has_seamless(HOW):
-            unable = each & UNABLE > 0
-            more = tl.sum(unable.to(tl.int32) - (each & CLOSE > 0).to(tl.int32), 0)
-            seamless = (found & CLOSE > 0) | ((fast == 0) & (waves == 0))
-            seamless = seamless & (more <= 0)
-            fast, waves = fast & (seamless == 0), waves & (seamless == 0)
-            alone = tl.where(seamless, tl.where(unable, DOUBLE, mode), alone)
-            any_slow = tl.where(seamless, found & (STILL_DOUBLE | UNABLE) > 0, any_slow)
-        slow = (alone == DOUBLE) & walk.mask
-        if HOW.CONTINUOUS and has_seamless(HOW) and seamless:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW
-            )
-        elif waves and fast:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW
-            )
-        elif waves:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, NEXT, HOW
-            )
-        elif reals and fast:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW
-            )
-        elif fast:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW
-            )
-        elif not HOW.CONTINUOUS and has_seamless(HOW) and seamless:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW, close
-            )
-        else:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW
-            )
-    elif HOW.MODE == DOUBLE or mode == DOUBLE:
-        # What few neurons need is not worth the time to compile it for each kind.
-        REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
-        if kind == OSCILLATING:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
-            )
-        elif kind == REAL:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE
-            )
-        else:
-            s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, ALONE
-            )
-    else:
-        FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
-        for KIND in tl.static_range(6):
-            if occurs(KIND, HOW) and kind == KIND:
-                if has_seamless(HOW) and (KIND == REAL or KIND == OSCILLATING) and mode == SEAMLESS:
-                    s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SEAMLESS, HOW, close
-                    )
-                elif has_steady(KIND, HOW) and mode != SINGLE and tl.maximum(p, q) <= 0:
-                    s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, STEADY, FAST, HOW
-                    )
-                elif has_short(KIND, HOW) and mode == SHORT:
-                    s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SHORT, HOW
-                    )
-                elif has_fast(KIND, HOW) and mode != SINGLE:
-                    s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW
-                    )
-                else:
-                    s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW
-                    )
-    keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW)
-    if HOW.LANES and HOW.MODE != DOUBLE:
-        if any_slow:
-            tl.debug_barrier()  # what follows is written over what all threads have written
-            for i in range(HOW.WIDTH):
-                if holds(slow, i, HOW):
-                    backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW, ALONE)
+    backward_channels(t, g, out, forms_ptr, sums_ptr, walk, HOW, ALONE)
     if HOW.PULL:
+        zero = tl.zeros_like(walk.channel).to(tl.float64)
         a, b, c = singular_coefficients(a_ptr, b_ptr, c_ptr, walk.channel, walk.mask, HOW)
         pulled = is_singular(a, HOW) | is_singular(b, HOW) | is_singular(c, HOW)
         pulled = pulled & walk.mask

@@ -12,7 +12,7 @@ from collections import namedtuple
 import triton
 import triton.language as tl
 
-from ._triton import OWN_SUMS, SUMS
+from ._triton import NORM_SUMS, OWN_SUMS, SUMS
 from ._triton_chip import clamped, widened
 from ._triton_elements import (
     DOUBLE,
@@ -51,10 +51,13 @@ from ._triton_mixed import (
     plain_value,
 )
 from ._triton_neighbours import near_gathered, near_sums, neighbour_unit
+from ._triton_norm import MEASURED, ONWARD, norm_of, normed
 from ._triton_seamless import seamless_gathered, seamless_gradients, seamless_unit
 
 # Of each share of the positions backward leaves finish sums: of the gradients of the six numbers
 # and of what is beyond the stop; ten of the neighbour's; and of the inputs.
+# With batch norm before the unit there are two for it after the first: of the gradient of its
+# result, and of this times its input less the mean.
 ALL_SUMS, OWN, INPUTS = tl.constexpr(SUMS), tl.constexpr(OWN_SUMS), tl.constexpr(SUMS - 1)
 
 
@@ -234,7 +237,7 @@ def _store(at, found, inside, HOW: tl.constexpr):
 
 
 @triton.jit
-def _start(walk, HOW: tl.constexpr):
+def start_of(walk, HOW: tl.constexpr):
     # The first tile's positions, and each as an index along the outer and the inner dimension.
     if HOW.LANES:
         position = walk.first + tl.arange(0, HOW.HEIGHT)
@@ -247,7 +250,7 @@ def _start(walk, HOW: tl.constexpr):
 
 
 @triton.jit
-def _next(position, outer, inner, walk, HOW: tl.constexpr):
+def next_tile(position, outer, inner, walk, HOW: tl.constexpr):
     # The same of the tile after it; no division is worth being done for each.
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
     if not HOW.FLAT:
@@ -260,7 +263,7 @@ def _next(position, outer, inner, walk, HOW: tl.constexpr):
 
 
 @triton.jit
-def _tile(x, position, outer, inner, walk, HOW: tl.constexpr):
+def tile_of(x, position, outer, inner, walk, HOW: tl.constexpr):
     # Pointers to a tile's elements, and which of them are within the walk.
     inside = (position < walk.last)[:, None]
     if HOW.FLAT:
@@ -338,28 +341,39 @@ def holds(condition, i, HOW: tl.constexpr):
 
 @triton.jit
 def forward_walk(
-    t, y, walk, kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
-):
+    t, y, walk, kind, p, q, A, B, Af, Bf, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
+    beside=None,
+):  # fmt: skip
     unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, False, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
+    norm = norm_of(beside, walk, TYPE, HOW)
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
-    position, outer, inner = _start(walk, HOW)
+    position, outer, inner = start_of(walk, HOW)
     # The loop carries its pointers: Triton's passes take far less time then.
-    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-    y_at, _ = _tile(y, position, outer, inner, walk, HOW)
+    t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
+    y_at, _ = tile_of(y, position, outer, inner, walk, HOW)
+    if HOW.RESIDUAL:
+        r_at, _ = tile_of(beside.residual, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
+        residual = x
+        if HOW.RESIDUAL:
+            residual = widened(_load(r_at, inside, HOW), TYPE, HOW.PTX)
+        x, _ = normed(x, residual, norm, HOW)
         found = _bounded(x, unit, y.pointer, KIND, MODE, HOW)
         _store(y_at, found, inside, HOW)
-        position, outer, inner = _next(position, outer, inner, walk, HOW)
-        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-        y_at, _ = _tile(y, position, outer, inner, walk, HOW)
+        position, outer, inner = next_tile(position, outer, inner, walk, HOW)
+        t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
+        y_at, _ = tile_of(y, position, outer, inner, walk, HOW)
+        if HOW.RESIDUAL:
+            r_at, _ = tile_of(beside.residual, position, outer, inner, walk, HOW)
 
 
 @triton.jit
 def forward_alone(
-    t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr
-):
+    t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i,
+    HOW: tl.constexpr, ALONE: tl.constexpr, beside=None,
+):  # fmt: skip
     # One channel of a tile in float64: all of the tile in it would be far slower.
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = _one_channel(walk, i, HOW)
@@ -368,11 +382,11 @@ def forward_alone(
     )
     _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(a, b, c, c1, c2, ALONE.CONTINUOUS, ALONE)
     if kind == OSCILLATING:
-        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE)
+        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE, beside)
     elif HOW.CONTINUOUS and kind == REAL:
-        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE)
+        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE, beside)
     else:
-        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE)
+        forward_walk(t, y, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE, beside)
 
 
 @triton.jit
@@ -392,26 +406,50 @@ def summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW: tl.constexpr):
 
 
 @triton.jit
+def _plus_two(a0, a1, b0, b1):
+    return a0 + b0, a1 + b1
+
+
+@triton.jit
+def summed_two(s0, s1, HOW: tl.constexpr):
+    # The same of two.
+    if not HOW.LANES:
+        s0, s1 = _wide(tl.sum(s0, 1)), _wide(tl.sum(s1, 1))
+    return tl.reduce((s0, s1), 0, _plus_two)
+
+
+@triton.jit
 def _wide(x):
     return x.to(tl.float64)
 
 
+@triton.constexpr_function
+def count_of(HOW):
+    # How many sums there are of a channel and share.
+    if HOW.NORM:
+        return NORM_SUMS
+    return ALL_SUMS.value if HOW.PULL else OWN.value
+
+
 @triton.jit
-def _keep(sums_ptr, i: tl.constexpr, total, walk, HOW: tl.constexpr):
-    COUNT: tl.constexpr = ALL_SUMS if HOW.PULL else OWN
+def keep(sums_ptr, i: tl.constexpr, total, walk, HOW: tl.constexpr):
+    COUNT: tl.constexpr = count_of(HOW)
     place = (walk.channel.to(tl.int64) * COUNT + i) * walk.shares + walk.share
     store(sums_ptr + place, total, walk.mask, HOW)
 
 
 @triton.jit
-def keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, walk, HOW: tl.constexpr):
-    _keep(sums_ptr, 0, s0, walk, HOW)
-    _keep(sums_ptr, 1, s1, walk, HOW)
-    _keep(sums_ptr, 2, s2, walk, HOW)
-    _keep(sums_ptr, 3, s3, walk, HOW)
-    _keep(sums_ptr, 4, s4, walk, HOW)
-    _keep(sums_ptr, 5, s5, walk, HOW)
-    _keep(sums_ptr, 6, s6, walk, HOW)
+def keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, s7, s8, walk, HOW: tl.constexpr):
+    keep(sums_ptr, 0, s0, walk, HOW)
+    keep(sums_ptr, 1, s1, walk, HOW)
+    keep(sums_ptr, 2, s2, walk, HOW)
+    keep(sums_ptr, 3, s3, walk, HOW)
+    keep(sums_ptr, 4, s4, walk, HOW)
+    keep(sums_ptr, 5, s5, walk, HOW)
+    keep(sums_ptr, 6, s6, walk, HOW)
+    if HOW.NORM > 0:
+        keep(sums_ptr, 7, s7, walk, HOW)
+        keep(sums_ptr, 8, s8, walk, HOW)
 
 
 @triton.constexpr_function
@@ -450,21 +488,40 @@ def _whole(x, y, HOW: tl.constexpr):
 
 @triton.jit
 def _added(
-    x, g, unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more,
+    x, r, g, norm, unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, s_all, s_along,
     KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
-    # What of the gradient goes to t, and the sums with what elements add to them.
+    # What of the gradient goes to the input and to the unit's own, and the sums with what elements
+    # add to them.
+    x, centred = normed(x, r, norm, HOW)
     moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = _contributions(
         x, g, unit, KIND, MODE, HOW
     )
-    if _is_mixed(KIND, MODE, HOW) or (_is_fast(KIND, MODE, HOW) and KIND != OSCILLATING):
-        s_more += more
-    if _takes_seven(KIND, MODE, HOW):
-        s_stopped += stopped
+    onward = moved
+    if HOW.NORM == ONWARD:
+        onward = norm.scale * moved + (norm.along * centred + norm.offset)
+    else:
+        if _is_mixed(KIND, MODE, HOW) or (_is_fast(KIND, MODE, HOW) and KIND != OSCILLATING):
+            s_more += more
+        if _takes_seven(KIND, MODE, HOW):
+            s_stopped += stopped
+        s_p, s_q, s_A = s_p + n_p, s_q + n_q, s_A + n_A
+        s_B, s_Af, s_Bf = s_B + n_B, s_Af + n_Af, s_Bf + n_Bf
+    if HOW.NORM == MEASURED:
+        s_all += moved
+        s_along += moved * centred
     return (
-        moved,
-        s_p + n_p, s_q + n_q, s_A + n_A, s_B + n_B, s_Af + n_Af, s_Bf + n_Bf, s_stopped, s_more,
+        onward, moved, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, s_all, s_along
     )  # fmt: skip
+
+
+@triton.jit
+def _joined(x, other, pointer, MODE: tl.constexpr, HOW: tl.constexpr):
+    # A tile, or its two halves, in the type that the pointer points to.
+    x = narrow(x, pointer, MODE)
+    if HOW.HALVES:
+        x = _whole(x, narrow(other, pointer, MODE), HOW)
+    return x
 
 
 @triton.jit
@@ -484,66 +541,98 @@ def backward_walk(
     MODE: tl.constexpr,
     HOW: tl.constexpr,
     close=None,
+    beside=None,
 ):
-    # What of the gradient goes to t, and the sums for the coefficients.
+    # What of the gradient goes to t, and the sums for the coefficients; with batch norm before the
+    # unit one of these, and two sums for it.
     unit = _unit(kind, p, q, A, B, Af, Bf, KIND, MODE, True, HOW, close)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     FAST: tl.constexpr = _is_fast(KIND, MODE, HOW)
     HEIGHT: tl.constexpr = HOW.HEIGHT
     WIDTH: tl.constexpr = HOW.WIDTH
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
+    norm = norm_of(beside, walk, TYPE, HOW)
     z = tl.zeros(_part(HOW), TYPE)
-    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = z, z, z, z, z, z, z, z
-    position, outer, inner = _start(walk, HOW)
-    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-    g_at, _ = _tile(g, position, outer, inner, walk, HOW)
-    out_at, _ = _tile(out, position, outer, inner, walk, HOW)
+    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, s_all, s_along = z, z, z, z, z, z, z, z, z, z
+    position, outer, inner = start_of(walk, HOW)
+    t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
+    g_at, _ = tile_of(g, position, outer, inner, walk, HOW)
+    if HOW.NORM != MEASURED:
+        out_at, _ = tile_of(out, position, outer, inner, walk, HOW)
+    if HOW.RESIDUAL:
+        r_at, _ = tile_of(beside.residual, position, outer, inner, walk, HOW)
+        if HOW.NORM == ONWARD:
+            r_out_at, _ = tile_of(beside.out, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
         gradient = widened(_load(g_at, inside, HOW), TYPE, HOW.PTX)
+        residual = x
+        if HOW.RESIDUAL:
+            residual = widened(_load(r_at, inside, HOW), TYPE, HOW.PTX)
+        onward_other, other = x, x
         if HOW.HALVES:
             x, x_other = _halves(x, HOW)
+            residual, r_other = _halves(residual, HOW)
             gradient, g_other = _halves(gradient, HOW)
-            other, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
-                x_other, g_other, unit,
-                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
+            (
+                onward_other, other,
+                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, s_all, s_along,
+            ) = _added(
+                x_other, r_other, g_other, norm, unit,
+                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, s_all, s_along, KIND, MODE, HOW,
             )  # fmt: skip
-        moved, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = _added(
-            x, gradient, unit,
-            s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW,
+        onward, moved, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, s_all, s_along = _added(
+            x, residual, gradient, norm, unit,
+            s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, s_all, s_along, KIND, MODE, HOW,
         )  # fmt: skip
-        moved = narrow(moved, out.pointer, MODE)
-        if HOW.HALVES:
-            moved = _whole(moved, narrow(other, out.pointer, MODE), HOW)
-        _store(out_at, moved, inside, HOW)
-        position, outer, inner = _next(position, outer, inner, walk, HOW)
-        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-        g_at, _ = _tile(g, position, outer, inner, walk, HOW)
-        out_at, _ = _tile(out, position, outer, inner, walk, HOW)
-    s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = summed(
-        s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, HOW
-    )
-    if MODE != HALF:  # what follows takes differences
-        s_p, s_q, s_A, s_B = _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B)
-        s_Af, s_Bf, s_stopped, s_more = _wide(s_Af), _wide(s_Bf), _wide(s_stopped), _wide(s_more)
-    if MODE == SEAMLESS and HOW.CONTINUOUS:
-        s_p, s_q, s_A, s_B, s_Af, s_Bf = seamless_gathered(
-            kind, p, q, A, B, Af, Bf, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped
+        if HOW.NORM != MEASURED:
+            _store(out_at, _joined(onward, onward_other, out.pointer, MODE, HOW), inside, HOW)
+        if HOW.RESIDUAL and HOW.NORM == ONWARD:
+            _store(r_out_at, _joined(moved, other, out.pointer, MODE, HOW), inside, HOW)
+        position, outer, inner = next_tile(position, outer, inner, walk, HOW)
+        t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
+        g_at, _ = tile_of(g, position, outer, inner, walk, HOW)
+        if HOW.NORM != MEASURED:
+            out_at, _ = tile_of(out, position, outer, inner, walk, HOW)
+        if HOW.RESIDUAL:
+            r_at, _ = tile_of(beside.residual, position, outer, inner, walk, HOW)
+            if HOW.NORM == ONWARD:
+                r_out_at, _ = tile_of(beside.out, position, outer, inner, walk, HOW)
+    if HOW.NORM == ONWARD:
+        zero = _wide(tl.zeros_like(p))
+        s_p, s_q, s_A, s_B, s_Af, s_Bf = zero, zero, zero, zero, zero, zero
+        s_stopped, s_all, s_along = zero, zero, zero
+    else:
+        s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more = summed(
+            s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, HOW
         )
-        s_stopped = tl.zeros_like(s_stopped)
-    elif _is_mixed(KIND, MODE, HOW):
-        s_p, s_q, s_A, s_B, s_Af, s_Bf = mixed_gathered(
-            kind, p, q, A, B, Af, Bf, close,
-            s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, MODE,
-        )  # fmt: skip
-        s_stopped = tl.zeros_like(s_stopped)
-    elif FAST:
-        s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
-            unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
-        )
-        s_stopped = tl.zeros_like(s_stopped)
+        if MODE != HALF:  # what follows takes differences
+            s_p, s_q, s_A, s_B = _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B)
+            s_Af, s_Bf = _wide(s_Af), _wide(s_Bf)
+            s_stopped, s_more = _wide(s_stopped), _wide(s_more)
+        if MODE == SEAMLESS and HOW.CONTINUOUS:
+            s_p, s_q, s_A, s_B, s_Af, s_Bf = seamless_gathered(
+                kind, p, q, A, B, Af, Bf, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped
+            )
+            s_stopped = tl.zeros_like(s_stopped)
+        elif _is_mixed(KIND, MODE, HOW):
+            s_p, s_q, s_A, s_B, s_Af, s_Bf = mixed_gathered(
+                kind, p, q, A, B, Af, Bf, close,
+                s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, MODE,
+            )  # fmt: skip
+            s_stopped = tl.zeros_like(s_stopped)
+        elif FAST:
+            s_p, s_q, s_A, s_B, s_Af, s_Bf = gathered(
+                unit, s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, KIND, MODE, HOW
+            )
+            s_stopped = tl.zeros_like(s_stopped)
+        if HOW.NORM == MEASURED:
+            s_all, s_along = summed_two(s_all, s_along, HOW)
+        else:
+            s_all, s_along = s_stopped, s_stopped
     return (
-        _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B), _wide(s_Af), _wide(s_Bf), _wide(s_stopped)
+        _wide(s_p), _wide(s_q), _wide(s_A), _wide(s_B), _wide(s_Af), _wide(s_Bf), _wide(s_stopped),
+        _wide(s_all), _wide(s_along),
     )  # fmt: skip
 
 
@@ -579,15 +668,15 @@ def neighbour_walk(
     STRIDE: tl.constexpr = HEIGHT if HOW.LANES else HEIGHT * WIDTH
     z = tl.zeros(_part(HOW), TYPE)
     s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs = z, z, z, z, z, z, z, z, z, z, z, z
-    position, outer, inner = _start(walk, HOW)
-    t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-    g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+    position, outer, inner = start_of(walk, HOW)
+    t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
+    g_at, _ = tile_of(g, position, outer, inner, walk, HOW)
     for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
         gradient = widened(_load(g_at, inside, HOW), TYPE, HOW.PTX)
-        position, outer, inner = _next(position, outer, inner, walk, HOW)
-        t_at, inside = _tile(t, position, outer, inner, walk, HOW)
-        g_at, _ = _tile(g, position, outer, inner, walk, HOW)
+        position, outer, inner = next_tile(position, outer, inner, walk, HOW)
+        t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
+        g_at, _ = tile_of(g, position, outer, inner, walk, HOW)
         if HOW.HALVES:
             x, x_other = _halves(x, HOW)
             gradient, g_other = _halves(gradient, HOW)
@@ -608,17 +697,17 @@ def neighbour_walk(
             kind, p, q, Af, Bf, slow,
             s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, _wide(s10), MODE,
         )  # fmt: skip
-    _keep(sums_ptr, OWN, s0, walk, HOW)
-    _keep(sums_ptr, OWN + 1, s1, walk, HOW)
-    _keep(sums_ptr, OWN + 2, s2, walk, HOW)
-    _keep(sums_ptr, OWN + 3, s3, walk, HOW)
-    _keep(sums_ptr, OWN + 4, s4, walk, HOW)
-    _keep(sums_ptr, OWN + 5, s5, walk, HOW)
-    _keep(sums_ptr, OWN + 6, s6, walk, HOW)
-    _keep(sums_ptr, OWN + 7, s7, walk, HOW)
-    _keep(sums_ptr, OWN + 8, s8, walk, HOW)
-    _keep(sums_ptr, OWN + 9, s9, walk, HOW)
-    _keep(sums_ptr, INPUTS, inputs, walk, HOW)
+    keep(sums_ptr, OWN, s0, walk, HOW)
+    keep(sums_ptr, OWN + 1, s1, walk, HOW)
+    keep(sums_ptr, OWN + 2, s2, walk, HOW)
+    keep(sums_ptr, OWN + 3, s3, walk, HOW)
+    keep(sums_ptr, OWN + 4, s4, walk, HOW)
+    keep(sums_ptr, OWN + 5, s5, walk, HOW)
+    keep(sums_ptr, OWN + 6, s6, walk, HOW)
+    keep(sums_ptr, OWN + 7, s7, walk, HOW)
+    keep(sums_ptr, OWN + 8, s8, walk, HOW)
+    keep(sums_ptr, OWN + 9, s9, walk, HOW)
+    keep(sums_ptr, INPUTS, inputs, walk, HOW)
 
 
 @triton.jit
@@ -639,20 +728,23 @@ def neighbour_alone(
 
 
 @triton.jit
-def backward_alone(t, g, out, forms_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr):
+def backward_alone(
+    t, g, out, forms_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr, beside=None
+):
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = _one_channel(walk, i, HOW)
     kind, p, q, A, B, Af, Bf, _, _, _ = kept_form(forms_ptr, one, ALONE)
     if kind == OSCILLATING:
-        s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-            t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE
+        s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+            t, g, out, one, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE, None, beside
         )
     elif HOW.CONTINUOUS and kind == REAL:  # the functions at a seam take five times as long
-        s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-            t, g, out, one, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE
+        s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+            t, g, out, one, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE, None, beside
         )
     else:
-        s0, s1, s2, s3, s4, s5, s6 = backward_walk(
-            t, g, out, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE
+        s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
+            t, g, out, one, kind, p, q, A, B, Af, Bf, KIND, DOUBLE, ALONE, None, beside
         )
-    keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, one, ALONE)
+    if HOW.NORM != ONWARD:
+        keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, s7, s8, one, ALONE)

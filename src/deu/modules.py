@@ -119,10 +119,9 @@ class DEU(nn.Module):
         p: Any = self._parameters
         return p["a"], p["b"], p["c"], p["c1"], p["c2"]
 
-    def forward(self, input: Tensor) -> Tensor:
-        coefficients = self.coefficients()
-        check_features(input, self.num_features, self.dim)
-        settings = Settings(
+    def settings(self) -> Settings:
+        """What a call needs beside its tensors."""
+        return Settings(
             self.dim,
             self.solution,
             self.eps,
@@ -132,7 +131,10 @@ class DEU(nn.Module):
             float("inf") if self.max_grad_norm is None else self.max_grad_norm,
             self.training,
         )
-        return _ops.apply(input, coefficients, settings)
+
+    def forward(self, input: Tensor) -> Tensor:
+        check_features(input, self.num_features, self.dim)
+        return _ops.apply(input, self.coefficients(), self.settings())
 
     def extra_repr(self) -> str:
         start = self._init.name if isinstance(self._init, _init.Fit) else self._init
