@@ -123,10 +123,12 @@ def _compile(launch: Any, tensors: list[torch.dtype], chip: int) -> Compiled:
         if isinstance(value, torch.dtype):
             signature[name] = _POINTERS[value]
             attributes[(i,)] = [["tt.divisibility", 16]]
-        elif launch.kernel.params[i].is_constexpr:
+        elif launch.kernel.params[i].is_constexpr or value == 1:  # Triton compiles a 1 in
             signature[name], constants[(i,)] = "constexpr", value
         else:
             signature[name] = "fp32" if isinstance(value, float) else "i32"
+            if value % 16 == 0:  # and takes note of this
+                attributes[(i,)] = [["tt.divisibility", 16]]
     source = ASTSource(launch.kernel, signature, constants, attributes)
     target = GPUTarget("cuda", chip, 32)
     return Compiled(

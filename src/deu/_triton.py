@@ -29,9 +29,9 @@ from ._triton_launch import (
     remembered,
     rows_of,
     stream_of,
+    streams,
 )
 
-_CACHE = 2**26  # bytes: more than a chip keeps
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 
 # How many numbers backward leaves its last step of each neuron and share of the positions, and how
@@ -106,8 +106,7 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: boo
     fixed = (channels, outer * inner, share, inner, *lies.strides[0], *lies.strides[1])
     # Values are the same in training: one kernel serves both.
     how = how_of(t, settings, lies, height, width, tiling)
-    stream = lies.lanes and t.numel() * t.element_size() >= _CACHE
-    how = how._replace(PULL=False, KEEP=keep, STREAM=stream)
+    how = how._replace(PULL=False, KEEP=keep, STREAM=streams(t, lies.lanes))
     options = options_of(tiling.warps, tiling.registers, how.OVERLAP)
     return _Plan(Launch(kernel, programs, options, *fixed, how, alone(how, t.element_size())), copy)
 

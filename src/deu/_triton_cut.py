@@ -71,9 +71,14 @@ def _forward(size: int, large: bool, lanes: bool, continuous: bool) -> Tiling:
     return Tiling(4, 8, 32, 128, 5)
 
 
-def measuring(size: int) -> Tiling:
-    """How a tensor is cut that is only read, and summed up."""
-    return Tiling(4, 32 // size, 8, 64, 4)
+def tiling_with_norm(t: Tensor, settings: Settings, lanes: bool, step: str) -> Tiling:
+    """The same for batch norm and a unit in one.
+
+    ``step`` is "measure", "forward", "backward", or "onward", the second walk of that.
+    """
+    if step == "measure":
+        return Tiling(4, 8, 8, 64, 4)
+    return tiling_of(t, settings, lanes, step != "forward")
 
 
 _WORTH_A_PROGRAM = 8192  # elements: fewer would make more sums to keep than they save time

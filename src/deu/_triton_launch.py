@@ -130,6 +130,14 @@ def alone(how: Any, size: int) -> Any:
     return how._replace(LANES=False, HEIGHT=height, WIDTH=width, HALVES=False, EVEN=even)
 
 
+_CACHE = 2**26  # bytes: more than a chip keeps
+
+
+def streams(t: Tensor, lanes: bool) -> bool:
+    """Whether what is written had better go past the cache."""
+    return lanes and t.numel() * t.element_size() >= _CACHE
+
+
 def rows_of(shares: int) -> tuple[int, int]:
     """Of how many shares a program adds the sums up at once, and by how many warps."""
     rows = min(512, 1 << (shares - 1).bit_length())

@@ -50,6 +50,11 @@ def _pilot(x, walk, positions, HOW: tl.constexpr):
     return tl.sum(some.to(tl.float32), 0) / tl.minimum(positions, MANY)
 
 
+@triton.constexpr_function
+def whole_of(HOW):
+    return HOW.HEIGHT, HOW.WIDTH
+
+
 @triton.jit
 def measure(
     x_ptr, saved_ptr, sums_ptr, channels, positions, share, inner, x_outer, x_channel, x_inner,
@@ -62,7 +67,7 @@ def measure(
     x = Strided(x_ptr, x_outer, x_channel, x_inner)
     pilot = _pilot(x, walk, positions, HOW)
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
-    total = tl.zeros((HOW.HEIGHT, HOW.WIDTH), tl.float32)
+    total = tl.zeros(whole_of(HOW), tl.float32)
     square = total
     position, outer, inside_of = start_of(walk, HOW)
     at, inside = tile_of(x, position, outer, inside_of, walk, HOW)

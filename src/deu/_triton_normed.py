@@ -6,7 +6,7 @@ As ``_triton.py``, which see.  A training step takes three launches each way.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch import Tensor
 from ._layout import in_order_of, plain, uniform
 from ._settings import Settings
 from ._triton import NORM_FORM, NORM_SUMS
-from ._triton_cut import cut, lie, measuring, tiling_of
+from ._triton_cut import cut, lie, tiling_with_norm
 from ._triton_launch import (
     Launch,
     alone,
@@ -25,6 +25,7 @@ from ._triton_launch import (
     remembered,
     rows_of,
     stream_of,
+    streams,
 )
 
 _MEASURED, _FROZEN, _ONWARD = 1, 2, 3  # as in _triton_norm.py, which imports Triton
@@ -72,7 +73,7 @@ def _plan_forward(
     lies, (copy, copy_residual) = found
     outer, channels, inner = lies.sizes
     positions = outer * inner
-    tiling = tiling_of(x, settings, lies.lanes, False)
+    tiling = tiling_with_norm(x, settings, lies.lanes, "forward")
     height, width, share, _, programs = cut(lies, tiling, processors(x.device))
     how = how_of(x, settings, lies, height, width, tiling)
     how = how._replace(
@@ -80,6 +81,7 @@ def _plan_forward(
         KEEP=not frozen,
         NORM=_FROZEN if frozen else _MEASURED,
         RESIDUAL=residual is not None,
+        STREAM=streams(x, lies.lanes),
     )
     strides = (step for s in lies.strides for step in s)
     forward = Launch(
@@ -91,7 +93,7 @@ def _plan_forward(
     )
     if frozen:
         return _Plan(None, None, forward, copy, copy_residual, 0)
-    tiling = measuring(x.element_size())
+    tiling = tiling_with_norm(x, settings, lies.lanes, "measure")
     height, width, share, shares, programs = cut(lies, tiling, processors(x.device))
     how = how_of(x, settings, lies, height, width, tiling)
     measure = Launch(
@@ -121,21 +123,23 @@ def _plan_backward(
     lies, copies = found
     outer, channels, inner = lies.sizes
     positions = outer * inner
-    tiling = tiling_of(x, settings, lies.lanes, True)
-    height, width, share, shares, programs = cut(lies, tiling, processors(x.device))
-    how = how_of(x, settings, lies, height, width, tiling)
-    how = how._replace(PULL=False, NORM=_MEASURED, RESIDUAL=residual is not None)
     strides = tuple(step for s in lies.strides for step in s)
 
-    def launch(norm: int) -> Launch:
-        of = how._replace(NORM=norm)
-        return Launch(
+    def launch(step: str, norm: int) -> tuple[Launch, Any, int]:
+        tiling = tiling_with_norm(x, settings, lies.lanes, step)
+        height, width, share, shares, programs = cut(lies, tiling, processors(x.device))
+        how = how_of(x, settings, lies, height, width, tiling)
+        how = how._replace(PULL=False, NORM=norm, RESIDUAL=residual is not None)
+        made = Launch(
             kernels.norm_backward,
             programs,
             options_of(tiling.warps, tiling.registers, how.OVERLAP),
-            *(channels, positions, share, inner, *strides, of, alone(of, x.element_size())),
+            *(channels, positions, share, inner, *strides, how, alone(how, x.element_size())),
         )
+        return made, how, shares
 
+    backward, how, shares = launch("backward", _MEASURED)
+    onward, _, _ = launch("onward", _ONWARD)
     rows, warps = rows_of(shares)
     finish = Launch(
         kernels.norm_finish,
@@ -145,9 +149,9 @@ def _plan_backward(
         how._replace(LANES=True, HEIGHT=1, WIDTH=1),
     )
     return _BackwardPlan(
-        launch(_MEASURED),
+        backward,
         finish,
-        launch(_ONWARD),
+        onward,
         (copies[0], copies[1], copies[2]),
         NORM_SUMS * shares * channels,
     )

@@ -85,9 +85,9 @@ class NormDEU(nn.Module):
         norm, unit = self.norm, self.unit
         n = norm.num_features
         return (
-            (torch.compiler.is_compiling() or not _ops.is_transformed())
+            type(unit) is DEU
             and unit.solution == "continuous"
-            and type(unit) is DEU
+            and (torch.compiler.is_compiling() or not _ops.is_transformed())
             and input.ndim in _ONE.get(type(norm), ())
             and unit.dim in (1, 1 - input.ndim)
             and input.shape[1] == n == unit.num_features

@@ -3,7 +3,7 @@
 ``activation`` is a factory: it is called with a number of features and returns the module that
 activates them, features along dimension 1. The layer before a module that takes several features
 for each that it returns, as Maxout does, is that much wider. A module is made before its layer,
-because it says so.
+because it says so. One that brings its own batch norm, a :class:`deu.NormDEU`, gets no other.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
+from ..norm import NormDEU
 from .activations import Factory, fan
 
 Start = Callable[[nn.Linear, bool], None]
@@ -25,6 +26,11 @@ def count_parameters(model: nn.Module) -> int:
         8
     """
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _norm(activation: nn.Module, features: int) -> nn.Module:
+    """Batch norm before an activation, unless it brings its own."""
+    return nn.Identity() if isinstance(activation, NormDEU) else nn.BatchNorm2d(features)
 
 
 def hidden(
@@ -110,17 +116,20 @@ class BasicBlock(nn.Module):
         self.activation2 = activation(outputs)
         inner, outer = fan(self.activation1) * outputs, fan(self.activation2) * outputs
         self.conv1 = nn.Conv2d(inputs, inner, 3, stride, 1, bias=False)
-        self.norm1 = nn.BatchNorm2d(inner)
+        self.norm1 = _norm(self.activation1, inner)
         self.conv2 = nn.Conv2d(outputs, outer, 3, 1, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(outer)
+        self.norm2 = _norm(self.activation2, outer)
         self.shortcut = nn.Sequential()
         if stride != 1 or inputs != outer:
             self.shortcut.append(nn.Conv2d(inputs, outer, 1, stride, bias=False))
             self.shortcut.append(nn.BatchNorm2d(outer))
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.activation1(self.norm1(self.conv1(x)))
-        return self.activation2(self.norm2(self.conv2(y)) + self.shortcut(x))
+        y = self.conv2(self.activation1(self.norm1(self.conv1(x))))
+        if isinstance(self.activation2, NormDEU):
+            return self.activation2(y, self.shortcut(x))
+        y = self.activation2(self.norm2(y) + self.shortcut(x))
+        return y
 
 
 def resnet18(
@@ -137,7 +146,7 @@ def resnet18(
     """
     act, width = activation(widths[0]), widths[0]
     stem = fan(act) * width
-    net = nn.Sequential(nn.Conv2d(3, stem, 3, 1, 1, bias=False), nn.BatchNorm2d(stem), act)
+    net = nn.Sequential(nn.Conv2d(3, stem, 3, 1, 1, bias=False), _norm(act, stem), act)
     for i, outputs in enumerate(widths):
         net.append(BasicBlock(width, outputs, 2 if i else 1, activation))
         net.append(BasicBlock(outputs, outputs, 1, activation))
@@ -168,9 +177,9 @@ class PreactBlock(nn.Module):
         self.activation1 = activation(inputs)
         self.activation2 = activation(outputs)
         wide = fan(self.activation2) * outputs
-        self.norm1 = nn.BatchNorm2d(fan(self.activation1) * inputs)
+        self.norm1 = _norm(self.activation1, fan(self.activation1) * inputs)
         self.conv1 = nn.Conv2d(inputs, wide, 3, stride, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(wide)
+        self.norm2 = _norm(self.activation2, wide)
         self.conv2 = nn.Conv2d(outputs, wide, 3, 1, 1, bias=False)
         self.shortcut: nn.Conv2d | None = None
         if stride != 1 or inputs != outputs:
@@ -200,5 +209,5 @@ def preact_resnet18(
         net.append(PreactBlock(width, outputs, 2 if i else 1, activation))
         net.append(PreactBlock(outputs, outputs, 1, activation))
         width = outputs
-    net.extend([nn.BatchNorm2d(fan(act) * width), act])
+    net.extend([_norm(act, fan(act) * width), act])
     return net.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)])
