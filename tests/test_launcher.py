@@ -25,8 +25,9 @@ from torch.utils.checkpoint import checkpoint
 import deu
 import deu.functional
 import deu.reference
-from deu import _launcher, _triton, _triton_launch
+from deu import _launcher, _norm_ops, _triton, _triton_launch, _triton_normed
 from deu._settings import Settings
+from deu._triton_normed import BatchNorm
 
 from .conftest import GPU, LIMITS, NAMES, every_subspace, gradients
 
@@ -105,10 +106,21 @@ class Driver:
         big, units, wide = (self.type, self.elements), (torch.float32, UNITS), torch.float64
         shares = launch.fixed[1] if name == "finish" else launch.programs // UNITS or 1
         forms = (wide, _triton.FORM * UNITS)
-        how = next(value for value in launch.fixed if hasattr(value, "KEEP"))
-        sums = wide, shares * UNITS * (_triton.SUMS if how.PULL else _triton.OWN_SUMS)
+        how = next((value for value in launch.fixed if hasattr(value, "KEEP")), None)
+        pulled = how is not None and how.PULL
+        sums = wide, shares * UNITS * (_triton.SUMS if pulled else _triton.OWN_SUMS)
+        keeps = how is not None and how.KEEP
+        saved, two = (wide, _triton.NORM_FORM * UNITS), (wide, 2 * UNITS)
+        if name in ("settle", "norm_finish"):
+            shares = launch.fixed[1]
+        normed, measured = (wide, _triton.NORM_SUMS * UNITS * shares), (wide, 2 * UNITS * shares)
         tensors = {
-            "forward": [big] * 2 + [units] * 5 + [forms if how.KEEP else units],
+            "measure": [big, saved, measured],
+            "settle": [saved, measured, *[units] * 4, (torch.int64, 1), *[units] * 5],
+            "norm_forward": [*[big] * 3, *[units] * 5, saved if keeps else units, *[units] * 4],
+            "norm_backward": [*[big] * 5, saved, normed, two],
+            "norm_finish": [saved, normed, (torch.float32, 7 * UNITS), two],
+            "forward": [big] * 2 + [units] * 5 + [forms if keeps else units],
             "backward": [big] * 3 + [units] * 3 + [forms, sums],
             "finish": [units] * 5 + [sums] + [units] * 5,
         }[name]
@@ -239,6 +251,107 @@ def test_the_bits_are_those_of_python(
         with mode():
             assert torch.equal(call(t, units, options), want[0])
         assert driver.took() == ["forward"]
+
+
+def normed(dtype: torch.dtype = torch.float32, last: bool = False) -> tuple[Any, ...]:
+    """Input, residual, batch norm, units of each sort, settings."""
+    x = (2 * torch.randn(2, UNITS, 4, 4) + 1).to(dtype)
+    if last:
+        x = x.to(memory_format=torch.channels_last)
+    rows = (torch.rand(UNITS) + 0.5, torch.randn(UNITS), torch.randn(UNITS), torch.rand(UNITS))
+    norm = BatchNorm(*rows, torch.tensor(2), 0.1, 1e-5)
+    return x, torch.randn_like(x), norm, tuple(every_subspace(UNITS, torch.float32)), settings()
+
+
+def copied(norm: BatchNorm) -> BatchNorm:
+    return BatchNorm(*(p.clone() if isinstance(p, Tensor) else p for p in norm))
+
+
+FORWARD = ["measure", "settle", "norm_forward"]
+BACKWARD = ["norm_backward", "norm_finish", "norm_backward"]
+
+
+@pytest.mark.parametrize("residual", [False, True], ids=["", "residual"])
+@pytest.mark.parametrize("last", [False, True], ids=["NCHW", "channels_last"])
+def test_batch_norm_and_a_unit_in_one(
+    driver: Driver, last: bool, residual: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dtype = torch.bfloat16 if last else torch.float32
+    x, r, norm, units, options = normed(dtype, last)
+    r = r if residual else None
+    driver.type, driver.elements = dtype, x.numel()
+    grad = torch.randn_like(x)
+    by_python = copied(norm)
+    y, saved = _triton_normed.forward(x, r, by_python, units, options, False)
+    grad_x, grad_r, grads = _triton_normed.backward(grad, saved, x, r, options)
+    frozen, _ = _triton_normed.forward(x, r, copied(norm), units, options, True)
+    driver.took()
+
+    given = [p.clone().requires_grad_() for p in (x, norm.weight, norm.bias, *units)]
+    other = None if r is None else r.clone().requires_grad_()
+    mine = copied(norm)._replace(weight=given[1], bias=given[2])
+    monkeypatch.setattr(_triton, "_DEVICES", ("cpu", "cuda"))
+    got = _norm_ops.apply(given[0], other, mine, tuple(given[3:]), options, False)
+    assert driver.took() == FORWARD
+    got.backward(grad)
+    assert driver.took() == BACKWARD
+    assert torch.equal(got, y)
+    for p, want in zip(given, (grad_x, *grads), strict=True):
+        assert torch.equal(p.grad, want)
+        assert p.grad.stride() == p.stride()
+    if other is not None:
+        assert torch.equal(other.grad, grad_r)
+    for a, b in zip(mine[2:5], by_python[2:5], strict=True):
+        assert torch.equal(a, b)
+    with torch.no_grad():
+        assert torch.equal(_norm_ops.apply(x, r, mine, units, options, False), y)
+        assert driver.took() == FORWARD
+        assert torch.equal(_norm_ops.apply(x, r, copied(norm), units, options, True), frozen)
+        assert driver.took() == ["norm_forward"]
+
+    # By the operators, as compiled graphs call them.
+    norm = copied(norm)
+    found, kept = torch.ops.deu.norm_forward(x, r, *norm, False, *units, *options)
+    assert torch.equal(found, y)
+    results = torch.ops.deu.norm_backward(grad, kept, x, r, *options)
+    expected = (grad_x, x.new_empty(0) if r is None else grad_r, grads)
+    for a, b in zip(results, expected, strict=True):
+        assert torch.equal(a, b)
+    assert driver.took() == FORWARD + BACKWARD
+
+
+def test_gradients_of_gradients_of_both_in_one(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, r, norm, units, options = normed()
+    options = options._replace(max_grad_norm=float("inf"))
+    driver.type, driver.elements = x.dtype, x.numel()
+    _triton_normed.forward(x, r, copied(norm), units, options, False)
+    monkeypatch.setattr(_triton, "_DEVICES", ("cpu", "cuda"))
+    found = []
+    for call in (_norm_ops.apply, lambda *args: _norm_ops.differentiable(*args[:-1])):
+        given = [p.detach().requires_grad_() for p in (x, r, norm.weight, norm.bias, *units)]
+        mine = copied(norm)._replace(weight=given[2], bias=given[3])
+        y = call(given[0], given[1], mine, tuple(given[4:]), options, False)
+        first = torch.autograd.grad(y.square().sum(), given, create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), given))
+    assert driver.took()[-3:] == FORWARD
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-3)
+
+
+def test_a_checkpoint_of_both_in_one(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, r, norm, units, options = normed()
+    driver.type, driver.elements = x.dtype, x.numel()
+    monkeypatch.setattr(_triton, "_DEVICES", ("cpu", "cuda"))
+
+    def call(x: Tensor) -> Tensor:
+        return _norm_ops.apply(x, r, copied(norm), units, options, False)
+
+    x.requires_grad_()
+    want = torch.autograd.grad(call(x).sum(), x)[0]  # by Python, and then the launcher knows
+    got = checkpoint(call, x, use_reentrant=False)
+    torch.testing.assert_close(torch.autograd.grad(got.sum(), x)[0], want)
 
 
 def test_a_layer(driver: Driver) -> None:

@@ -32,7 +32,7 @@ from torch import Tensor
 from ._settings import Settings
 
 _SOURCE = Path(__file__).parent / "csrc" / "launcher.cpp"
-_HEADER = _SOURCE.with_name("launch.h")
+_HEADERS = tuple(_SOURCE.with_name(name) for name in ("launch.h", "launch_norm.h"))
 _NAME = "deu_launcher"
 _FLAGS = ("-std=c++2a", "-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-w")
 _ABI = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
@@ -41,12 +41,15 @@ _STALE = 900  # seconds after which another process's build is taken for dead
 Kernel = tuple[int, int, int, int, bool, bytes]  # what the launcher has to know of one
 
 call: Callable[[Tensor, tuple[Tensor, ...], Settings], Tensor | None] | None = None
+call_norm: Callable[..., Tensor | None] | None = None  # of batch norm and a unit in one
 problem: Exception | None = None  # why there is none
 _module: ModuleType | None = None
 _built: Path | None = None  # and to be loaded by whoever comes next
 _lock = threading.RLock()
 _thread: threading.Thread | None = None
 _backward: Callable[..., Any]
+_norm_backward: Callable[..., Any]
+_norm_rows: int
 
 
 def connect(backward: Callable[..., Any]) -> None:
@@ -56,6 +59,15 @@ def connect(backward: Callable[..., Any]) -> None:
     """
     global _backward
     _backward = backward
+
+
+def connect_norm(backward: Callable[..., Any], rows: int) -> None:
+    """The same of batch norm and a unit in one, and how many numbers of a neuron are saved.
+
+    It takes (grad, saved, x, residual, weight, bias, a, b, c, c1, c2, eps, settings).
+    """
+    global _norm_backward, _norm_rows
+    _norm_backward, _norm_rows = backward, rows
 
 
 def begin() -> None:
@@ -127,7 +139,8 @@ def _place() -> Path:
         root = str(Path(cache) / "torch_extensions")
     pytorch = (torch.__version__, torch.version.git_version, _ABI)
     python = sysconfig.get_config_var("EXT_SUFFIX")
-    what = (*pytorch, python, *_FLAGS, _SOURCE.read_text(), _HEADER.read_text())
+    source = (path.read_text() for path in (_SOURCE, *_HEADERS))
+    what = (*pytorch, python, *_FLAGS, *source)
     tag = hashlib.sha256("\0".join(map(str, what)).encode()).hexdigest()[:16]
     return Path(root) / f"deu-{tag}" / f"{_NAME}.so"
 
@@ -208,22 +221,22 @@ def _load(path: Path) -> None:
 
 def use(path: Path, device: str, launch: Any, stream: Any) -> None:
     """Load the launcher for one type of device, with the functions that launch and name streams."""
-    global call, _module
+    global call, call_norm, _module
     spec = importlib.util.spec_from_file_location(_NAME, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     addresses = (ctypes.cast(f, ctypes.c_void_p).value for f in (launch, stream))
-    module.use(device, *addresses, _backward)
-    _module, call = module, module.call
+    module.use(device, *addresses, _backward, _norm_backward, _norm_rows)
+    _module, call, call_norm = module, module.call, module.call_norm
 
 
 def release() -> None:
     """Go back to Python."""
-    global call, _module
+    global call, call_norm, _module
     if _module is not None:
-        call = None
+        call = call_norm = None
         _module.release()
         _module = None
 
@@ -248,14 +261,43 @@ def keep_backward(
     return _tell("keep_backward", (grad, t, a, settings, sums), (launch, finish))
 
 
-def _tell(function: str, call: tuple[Any, ...], launches: tuple[Any, ...]) -> bool:
+def keep_norm_forward(
+    x: Tensor,
+    residual: Tensor | None,
+    norm: tuple[Tensor | None, float, float, bool],
+    settings: Settings,
+    sizes: tuple[int, int],
+    launches: tuple[Any, ...],
+) -> bool:
+    """The same for batch norm and a unit in one.
+
+    ``norm`` is its running mean, if it is tracked, momentum, eps and whether it is frozen; of
+    ``sizes`` the first is that of the sums.
+    """
+    return _tell("keep_norm_forward", (x, residual, *norm, settings, *sizes), launches, True)
+
+
+def keep_norm_backward(
+    grad: Tensor,
+    x: Tensor,
+    residual: Tensor | None,
+    settings: Settings,
+    sums: int,
+    launches: tuple[Any, ...],
+) -> bool:
+    return _tell("keep_norm_backward", (grad, x, residual, settings, sums), launches, True)
+
+
+def _tell(
+    function: str, call: tuple[Any, ...], launches: tuple[Any, ...], as_one: bool = False
+) -> bool:
     global problem
     if not _loaded():
         return False
     try:
-        kernels = [launch.described() for launch in launches]
+        kernels = tuple(launch.described() for launch in launches)
         if None not in kernels:
-            getattr(_module, function)(*call, *kernels)
+            getattr(_module, function)(*call, *((kernels,) if as_one else kernels))
     except Exception as error:  # then Python goes on doing it
         problem = error
     return True

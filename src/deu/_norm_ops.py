@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional
 
-from . import _ops, _triton, _triton_normed
+from . import _launcher, _ops, _triton, _triton_normed
 from ._settings import Settings
 from ._triton_normed import BatchNorm
 
@@ -206,58 +207,59 @@ class _InTraining(torch.autograd.Function):
         statistics: tuple[Any, ...],
         x: Tensor,
         residual: Tensor | None,
-        weight: Tensor,
-        bias: Tensor,
-        *coefficients: Tensor,
+        *parameters: Tensor,
     ) -> Tensor:
+        weight, bias, *coefficients = parameters
         norm = BatchNorm(weight, bias, *statistics)
+        ctx.operators, ctx.settings, ctx.eps = operators, settings, norm.eps
         if operators:
             y, saved = forward_op(x, residual, *norm, False, *coefficients, *settings)
+            ctx.save_for_backward(x, residual, saved)
         else:
-            y, saved = _forward(x, residual, norm, coefficients, settings)
-        ctx.operators, ctx.settings, ctx.eps = operators, settings, norm.eps
-        ctx.has_residual = residual is not None
-        ctx.save_for_backward(saved, x, residual)
+            y, ctx.saved = _forward(x, residual, norm, tuple(coefficients), settings)
+            ctx.save_for_backward(x, residual)
         # Wanted only for gradients of gradients.
-        ctx.parameters = None if torch.compiler.is_compiling() else (weight, bias, *coefficients)
+        ctx.parameters = None if torch.compiler.is_compiling() else parameters
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved, x, residual = ctx.saved_tensors
-        if not torch.compiler.is_compiling() and (
-            torch.is_grad_enabled() or not _ops._has_memory(grad)
-        ):
-            return None, None, None, *_differentiable_backward(ctx, grad, x, residual)
-        if ctx.operators:
-            grad_x, grad_r, grads = backward_op(grad, saved, x, residual, *ctx.settings)
+        x, residual, *saved = ctx.saved_tensors
+        if ctx.operators and torch.compiler.is_compiling():
+            found = _rows(*backward_op(grad, *saved, x, residual, *ctx.settings))
         else:
-            grad_x, grad_r, grads = _backward(grad, saved, x, residual, ctx.settings)
-        if residual is None:
-            grad_r = None
-        return None, None, None, grad_x, grad_r, *grads.unbind()
+            (kept,) = saved or (ctx.saved,)
+            given = (grad, kept, x, residual, *ctx.parameters, ctx.eps, ctx.settings)
+            found = _eager_backward(*given)
+        return None, None, None, found[0], None if residual is None else found[1], *found[2:]
 
 
-def _differentiable_backward(
-    ctx: Any, grad: Tensor, x: Tensor, residual: Tensor | None
+def _rows(grad_x: Tensor, grad_r: Tensor | None, grads: Tensor) -> tuple[Tensor | None, ...]:
+    return grad_x, grad_r, *grads.unbind()
+
+
+def _eager_backward(
+    grad: Tensor, saved: Tensor, x: Tensor, residual: Tensor | None, *rest: Any
 ) -> tuple[Tensor | None, ...]:
-    weight, bias, *coefficients = ctx.parameters
+    """Of x, residual, weight, bias and coefficients.
+
+    ``rest`` is these from weight on, eps and settings.
+    """
+    weight, bias, *coefficients, eps, settings = rest
+    if not torch.is_grad_enabled() and _ops._has_memory(grad):
+        return _rows(*_backward(grad, saved, x, residual, settings))
     inputs = (x, residual, weight, bias, *coefficients)
     wanted = [p for p in inputs if p is not None and p.requires_grad]
-    norm = BatchNorm(weight, bias, None, None, None, 0.0, ctx.eps)
+    norm = BatchNorm(weight, bias, None, None, None, 0.0, eps)
     with torch.enable_grad():
-        y = differentiable(x, residual, norm, tuple(coefficients), ctx.settings)
-    found = iter(
-        torch.autograd.grad(
-            y,
-            wanted,
-            grad.to(y.dtype),
-            create_graph=torch.is_grad_enabled(),
-            allow_unused=True,
-            materialize_grads=True,
-        )
-    )
+        y = differentiable(x, residual, norm, tuple(coefficients), settings)
+    again = torch.is_grad_enabled()
+    options = {"create_graph": again, "allow_unused": True, "materialize_grads": True}
+    found = iter(torch.autograd.grad(y, wanted, grad, **options))
     return tuple(next(found) if p is not None and p.requires_grad else None for p in inputs)
+
+
+_launcher.connect_norm(_eager_backward, _triton.NORM_FORM)
 
 
 def _in_training(
@@ -299,7 +301,15 @@ def apply(
 ) -> Tensor:
     """The unit of batch norm's result, and of the residual added to it."""
     y: Tensor
-    if torch.compiler.is_compiling() or _ops.is_not_plain(x):
+    if torch.compiler.is_compiling():
+        y = unit_op(x, residual, *norm, frozen, *coefficients, *settings)
+        return y
+    launch = _launcher.call_norm
+    if launch is not None and forward_ad._current_level < 0:
+        found = launch(x, residual, norm, coefficients, settings, frozen)
+        if found is not None:
+            return found
+    if _ops.is_not_plain(x):
         y = unit_op(x, residual, *norm, frozen, *coefficients, *settings)
     elif frozen:
         y = _value(x, residual, norm, coefficients, settings)

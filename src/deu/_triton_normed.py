@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from . import _launcher
 from ._layout import in_order_of, plain, uniform
 from ._settings import Settings
 from ._triton import NORM_FORM, NORM_SUMS
@@ -51,6 +52,7 @@ class _Plan:
     copy: bool  # the input must be copied into the output's order first
     copy_residual: bool
     sums: int
+    left: bool = False  # to the launcher, wherever it can
 
 
 @dataclass
@@ -60,6 +62,7 @@ class _BackwardPlan:
     onward: Launch
     copies: tuple[bool, bool, bool]  # of input, residual and gradient
     sums: int
+    left: bool = False
 
 
 def _plan_forward(
@@ -67,10 +70,13 @@ def _plan_forward(
 ) -> _Plan:
     from . import _triton_norm_kernels as kernels
 
+    if x.device.type == "cuda":
+        _launcher.begin()
     n = norm.weight.shape[0]
     found = lie(y, (x, x if residual is None else residual), n, 1)
     assert found is not None  # the output is dense
     lies, (copy, copy_residual) = found
+    copy_residual = copy_residual and residual is not None
     outer, channels, inner = lies.sizes
     positions = outer * inner
     tiling = tiling_with_norm(x, settings, lies.lanes, "forward")
@@ -152,7 +158,7 @@ def _plan_backward(
         backward,
         finish,
         onward,
-        (copies[0], copies[1], copies[2]),
+        (copies[0], residual is not None and copies[1], copies[2]),
         NORM_SUMS * shares * channels,
     )
 
@@ -176,30 +182,35 @@ def forward(
     if plan.copy:
         x = in_order_of(x, y)
     r = x if residual is None else plain(residual)
-    if plan.copy_residual and residual is not None:
+    if plan.copy_residual:
         r = in_order_of(r, y)
     mean = norm.weight if norm.mean is None else norm.mean
     var = norm.weight if norm.var is None else norm.var
     batches = norm.weight if norm.batches is None else norm.batches
+    saved = None if frozen else x.new_empty(NORM_FORM * a.shape[0], dtype=torch.float64)
     with on_device_of(x):
         aligned, stream = (x.data_ptr() | r.data_ptr()) % 16 == 0, stream_of(x)
-        if frozen:
-            saved = None
-            plan.forward(
-                *(aligned, stream, x, r, y, a, b, c, c1, c2),
-                *(norm.weight, norm.weight, norm.bias, mean, var),
+        if saved is not None:
+            sums = x.new_empty(plan.sums, dtype=torch.float64)
+            plan.measure(aligned, stream, x, saved, sums)
+            plan.settle(
+                *(True, stream, saved, sums, norm.weight, norm.bias, mean, var, batches),
+                *(a, b, c, c1, c2),
             )
-            return y, saved
-        saved = x.new_empty(NORM_FORM * a.shape[0], dtype=torch.float64)
-        sums = x.new_empty(plan.sums, dtype=torch.float64)
-        plan.measure(aligned, stream, x, saved, sums)
-        plan.settle(
-            *(True, stream, saved, sums, norm.weight, norm.bias, mean, var, batches),
-            *(a, b, c, c1, c2),
-        )
         plan.forward(
-            *(aligned, stream, x, r, y, a, b, c, c1, c2, saved),
+            *(aligned, stream, x, r, y, a, b, c, c1, c2, norm.weight if saved is None else saved),
             *(norm.weight, norm.bias, mean, var),
+        )
+    if aligned and not plan.left:
+        plan.left = (plan.copy or plan.copy_residual) or (
+            _launcher.keep_norm_forward(
+                x,
+                residual,
+                (norm.mean, norm.momentum, norm.eps, frozen),
+                settings,
+                (plan.sums, NORM_FORM * a.shape[0]),
+                tuple(k for k in (plan.measure, plan.settle, plan.forward) if k is not None),
+            )
         )
     return y, saved
 
@@ -219,7 +230,7 @@ def backward(
     if plan.copies[0]:
         x = in_order_of(x, grad_x)
     r = x if residual is None else plain(residual)
-    if plan.copies[1] and residual is not None:
+    if plan.copies[1]:
         r = in_order_of(r, grad_x)
     if plan.copies[2]:
         grad = in_order_of(grad, grad_x)
@@ -234,4 +245,8 @@ def backward(
         plan.backward(aligned, stream, *tensors)
         plan.finish(True, stream, saved, sums, grads, onward)
         plan.onward(aligned, stream, *tensors)
+    if aligned and not plan.left:
+        plan.left = any(plan.copies) or _launcher.keep_norm_backward(
+            grad, x, residual, settings, plan.sums, (plan.backward, plan.finish, plan.onward)
+        )
     return grad_x, grad_r, grads

@@ -20,7 +20,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/library.h>
 
-#include "launch.h"
+#include "launch_norm.h"
 
 namespace {
 
@@ -29,6 +29,7 @@ namespace {
 PyObject* numbers_of_settings = nullptr;  // a dict: each Settings that came by, and its number
 PyObject* settings_by_number = nullptr;   // a list
 PyObject* python_backward = nullptr;      // (grad, t, a, b, c, c1, c2, forms, settings)
+PyObject* python_norm_backward = nullptr;  // (grad, saved, x, residual, parameters, eps, settings)
 
 struct Gil {
   PyGILState_STATE state = PyGILState_Ensure();
@@ -47,17 +48,23 @@ PyObject* checked(PyObject* object) {
   throw std::move(error);
 }
 
-torch::autograd::variable_list by_python(const Tensor& grad, const Tensor& t, const Tensors& units,
-                                         const Tensor& forms, int64_t settings) {
+PyObject* wrapped(const Tensor& x) {
+  if (x.defined()) return checked(THPVariable_Wrap(x));
+  Py_RETURN_NONE;
+}
+
+// What a function of Python makes of tensors, perhaps a number, and settings: gradients.
+torch::autograd::variable_list by_python(PyObject* function, const std::vector<Tensor>& tensors,
+                                         std::optional<double> number, int64_t settings) {
   Gil gil;
-  Owned arguments{checked(PyTuple_New(9))};
+  Owned arguments{checked(PyTuple_New(tensors.size() + (number ? 2 : 1)))};
   size_t i = 0;
-  for (auto* x : {&grad, &t, &units[0], &units[1], &units[2], &units[3], &units[4], &forms})
-    PyTuple_SET_ITEM(arguments.object, i++, checked(THPVariable_Wrap(*x)));
+  for (auto& x : tensors) PyTuple_SET_ITEM(arguments.object, i++, wrapped(x));
+  if (number) PyTuple_SET_ITEM(arguments.object, i++, checked(PyFloat_FromDouble(*number)));
   PyObject* given = PyList_GET_ITEM(settings_by_number, settings);
   Py_INCREF(given);
   PyTuple_SET_ITEM(arguments.object, i, given);
-  Owned found{checked(PyObject_CallObject(python_backward, arguments.object))};
+  Owned found{checked(PyObject_CallObject(function, arguments.object))};
   torch::autograd::variable_list grads;
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(found.object); ++k) {
     PyObject* item = PyTuple_GET_ITEM(found.object, k);
@@ -104,8 +111,49 @@ struct DEU : public torch::autograd::Function<DEU> {
     if (found)
       grads.assign(found->begin(), found->end());
     else
-      grads = by_python(grad[0], saved[0], units, forms, settings);
+      grads = by_python(python_backward,
+                        {grad[0], saved[0], units[0], units[1], units[2], units[3], units[4], forms},
+                        std::nullopt, settings);
     grads.resize(8);  // none of what is no tensor
+    return grads;
+  }
+};
+
+// The same of batch norm and a unit in one.
+struct NormDEU : public torch::autograd::Function<NormDEU> {
+  static Tensor forward(torch::autograd::AutogradContext* ctx, const Tensor& x,
+                        const std::optional<Tensor>& residual, const Tensor& weight,
+                        const Tensor& bias, const Tensor& a, const Tensor& b, const Tensor& c,
+                        const Tensor& c1, const Tensor& c2, const NormResult& made, double eps,
+                        int64_t settings) {
+    ctx->save_for_backward({x, residual.value_or(Tensor())});
+    ctx->saved_data["saved"] = made.saved;
+    ctx->saved_data["parameters"] = std::vector<Tensor>{weight, bias, a, b, c, c1, c2};
+    ctx->saved_data["eps"] = eps;
+    ctx->saved_data["settings"] = settings;
+    return made.y;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grad) {
+    auto kept = ctx->get_saved_variables();
+    auto& data = ctx->saved_data;
+    Tensor saved = data["saved"].toTensor();
+    int64_t settings = data["settings"].toInt();
+    std::optional<NormGradients> found;
+    if (!at::GradMode::is_enabled() && ordinary(grad[0]))
+      found = norm_backward(grad[0], saved, kept[0], kept[1], settings);
+    torch::autograd::variable_list grads;
+    if (found) {
+      grads = {found->x, found->residual};
+      for (size_t i = 0; i < 7; ++i)
+        grads.push_back(row_of(found->parameters, i));
+    } else {
+      std::vector<Tensor> given{grad[0], saved, kept[0], kept[1]};
+      for (const Tensor& p : data["parameters"].toTensorVector()) given.push_back(p);
+      grads = by_python(python_norm_backward, given, data["eps"].toDouble(), settings);
+    }
+    grads.resize(12);  // none of what is no tensor
     return grads;
   }
 };
@@ -153,6 +201,59 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     }
     if (made && grads)
       y = DEU::apply(t, units[0], units[1], units[2], units[3], units[4], *made, settings);
+    else if (made)
+      y = made->y;
+  }
+  if (!y.defined()) Py_RETURN_NONE;
+  return THPVariable_Wrap(std::move(y));
+  END_HANDLE_TH_ERRORS
+}
+
+// call_norm(x, residual or None, (weight, bias, mean, var, batches, momentum, eps),
+//           (a, b, c, c1, c2), settings, whether it is frozen): likewise.
+PyObject* call_norm(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  if (count != 6 || !PyTuple_Check(arguments[2]) || PyTuple_GET_SIZE(arguments[2]) != 7 ||
+      !PyTuple_Check(arguments[3]) || PyTuple_GET_SIZE(arguments[3]) != 5 || !nobody_listens())
+    Py_RETURN_NONE;
+  bool grads = false;
+  // Whether it is a tensor that can be taken as it is, or None.
+  auto taken = [&](PyObject* from, Tensor& to) {
+    if (from == Py_None) return true;
+    if (!THPVariable_CheckExact(from) || !ordinary(THPVariable_Unpack(from))) return false;
+    to = THPVariable_Unpack(from);
+    grads |= to.requires_grad();
+    return true;
+  };
+  Tensor x, residual;
+  BatchNorm norm;
+  Tensors units;
+  if (!taken(arguments[0], x) || !taken(arguments[1], residual)) Py_RETURN_NONE;
+  Tensor* parts[] = {&norm.weight, &norm.bias, &norm.mean, &norm.var, &norm.batches};
+  for (size_t i = 0; i < 5; ++i)
+    if (!taken(PyTuple_GET_ITEM(arguments[2], i), *parts[i]) ||
+        !taken(PyTuple_GET_ITEM(arguments[3], i), units[i]))
+      Py_RETURN_NONE;
+  norm.momentum = PyFloat_AsDouble(PyTuple_GET_ITEM(arguments[2], 5));
+  norm.eps = PyFloat_AsDouble(PyTuple_GET_ITEM(arguments[2], 6));
+  PyObject* number = PyDict_GetItemWithError(numbers_of_settings, arguments[4]);
+  if (PyErr_Occurred()) return nullptr;
+  if (!number || !x.defined()) Py_RETURN_NONE;
+  const int64_t settings = PyLong_AsLongLong(number);
+  const bool frozen = arguments[5] == Py_True;
+  grads &= at::GradMode::is_enabled();
+  Tensor y;
+  {
+    pybind11::gil_scoped_release without;
+    std::optional<NormResult> made;
+    {
+      at::AutoDispatchBelowAutograd below;
+      made = norm_forward(x, residual, norm, units, settings, frozen);
+    }
+    if (made && grads && !frozen)
+      y = NormDEU::apply(x, residual.defined() ? std::optional<Tensor>(residual) : std::nullopt,
+                         norm.weight, norm.bias, units[0], units[1], units[2], units[3], units[4],
+                         *made, norm.eps, settings);
     else if (made)
       y = made->y;
   }
@@ -225,6 +326,49 @@ void backward_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
   op.callBoxedForDispatchKey(Dispatch::CompositeExplicitAutograd, *stack);
 }
 
+// Of norm_value and norm_forward: x, residual, batch norm's five tensors and two numbers, whether it
+// is frozen, units, settings; of norm_backward: grad, saved, x, residual, settings.
+constexpr size_t kNorm = 15, kNormBackward = 4;
+
+template <bool frozen>
+void norm_forward_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (auto settings = number_of(*stack)) {
+    auto given = [&](size_t i) -> const c10::IValue& {
+      return (*stack)[stack->size() - kSettings - kNorm + i];
+    };
+    auto tensor = [&](size_t i) { return given(i).isNone() ? Tensor() : given(i).toTensor(); };
+    BatchNorm norm{tensor(2), tensor(3), tensor(4), tensor(5), tensor(6), given(7).toDouble(),
+                   given(8).toDouble()};
+    Tensors units{tensor(10), tensor(11), tensor(12), tensor(13), tensor(14)};
+    if (auto made = norm_forward(tensor(0), tensor(1), norm, units, *settings, frozen)) {
+      torch::jit::drop(*stack, kSettings + kNorm);
+      stack->emplace_back(std::move(made->y));
+      if (!frozen) stack->emplace_back(std::move(made->saved));
+      return;
+    }
+  }
+  op.callBoxedForDispatchKey(Dispatch::CompositeExplicitAutograd, *stack);
+}
+
+void norm_backward_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (auto settings = number_of(*stack)) {
+    auto tensor = [&](size_t i) {
+      const c10::IValue& given = (*stack)[stack->size() - kSettings - kNormBackward + i];
+      return given.isNone() ? Tensor() : given.toTensor();
+    };
+    Tensor x = tensor(2);
+    if (auto found = norm_backward(tensor(0), tensor(1), x, tensor(3), *settings)) {
+      torch::jit::drop(*stack, kSettings + kNormBackward);
+      stack->emplace_back(std::move(found->x));
+      if (!found->residual.defined()) found->residual = at::empty({0}, x.options());
+      stack->emplace_back(std::move(found->residual));
+      stack->emplace_back(std::move(found->parameters));
+      return;
+    }
+  }
+  op.callBoxedForDispatchKey(Dispatch::CompositeExplicitAutograd, *stack);
+}
+
 std::vector<torch::Library> libraries;
 
 void register_operators() {
@@ -235,25 +379,34 @@ void register_operators() {
   kernels.impl("value", CppFunction::makeFromBoxedFunction<&forward_operator<false>>());
   kernels.impl("forward", CppFunction::makeFromBoxedFunction<&forward_operator<true>>());
   kernels.impl("backward", CppFunction::makeFromBoxedFunction<&backward_operator>());
+  kernels.impl("norm_value", CppFunction::makeFromBoxedFunction<&norm_forward_operator<true>>());
+  kernels.impl("norm_forward", CppFunction::makeFromBoxedFunction<&norm_forward_operator<false>>());
+  kernels.impl("norm_backward", CppFunction::makeFromBoxedFunction<&norm_backward_operator>());
   auto& autograd = libraries.emplace_back(
       torch::Library::IMPL, "deu", cuda ? Dispatch::AutogradCUDA : Dispatch::AutogradCPU, __FILE__,
       __LINE__);  // they have no gradients
-  for (auto* name : {"value", "forward", "backward"})
+  for (auto* name : {"value", "forward", "backward", "norm_value", "norm_forward", "norm_backward"})
     autograd.impl(name, CppFunction::makeFallthrough());
 }
 
 // ---- what Python calls ----------------------------------------------------------------------
 
 // use(device type, addresses of cuLaunchKernelEx and of PyTorch's look at the current stream,
-//     backward by Python)
+//     backward by Python, of a unit and of batch norm and a unit, rows that the latter is left)
 PyObject* use(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
   const char* device;
   unsigned long long launcher, streams;
-  PyObject* backward;
-  if (!PyArg_ParseTuple(arguments, "sKKO", &device, &launcher, &streams, &backward)) return nullptr;
+  PyObject *backward, *norm_backward;
+  long long rows;
+  if (!PyArg_ParseTuple(arguments, "sKKOOL", &device, &launcher, &streams, &backward,
+                        &norm_backward, &rows))
+    return nullptr;
   Py_INCREF(backward);
   Py_XSETREF(python_backward, backward);
+  Py_INCREF(norm_backward);
+  Py_XSETREF(python_norm_backward, norm_backward);
+  norm_rows = rows;
   device_type = c10::Device(device).type();
   launch_kernel = reinterpret_cast<LaunchFunction>(launcher);
   current_stream = reinterpret_cast<StreamFunction>(streams);
@@ -330,9 +483,57 @@ PyObject* keep_backward(PyObject*, PyObject* arguments) {
   END_HANDLE_TH_ERRORS
 }
 
+Tensor tensor_or_none(PyObject* object) {
+  return object == Py_None ? Tensor() : THPVariable_Unpack(object);
+}
+
+// keep_norm_forward(x, residual or None, whether running statistics are tracked, momentum, eps,
+//                   whether they are used, settings, sizes of sums and of what is kept, kernels)
+PyObject* keep_norm_forward(PyObject*, PyObject* arguments) {
+  HANDLE_TH_ERRORS
+  PyObject *x, *residual, *mean, *settings, *kernels;
+  BatchNorm norm;
+  int frozen;
+  long long sums, saved;
+  if (!PyArg_ParseTuple(arguments, "OOOddpOLLO", &x, &residual, &mean, &norm.momentum, &norm.eps,
+                        &frozen, &settings, &sums, &saved, &kernels))
+    return nullptr;
+  norm.mean = tensor_or_none(mean);
+  NormForward plan;
+  plan.sums = sums, plan.saved = saved;
+  if (!frozen) {
+    plan.measure = kernel_of(PyTuple_GetItem(kernels, 0));
+    plan.settle = kernel_of(PyTuple_GetItem(kernels, 1));
+  }
+  plan.forward = kernel_of(PyTuple_GetItem(kernels, PyTuple_GET_SIZE(kernels) - 1));
+  norm_forward_plans.keep(norm_key_of(THPVariable_Unpack(x), tensor_or_none(residual),
+                                      remember(settings), norm, frozen),
+                          std::move(plan));
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+// keep_norm_backward(grad, x, residual or None, settings, size of sums, kernels)
+PyObject* keep_norm_backward(PyObject*, PyObject* arguments) {
+  HANDLE_TH_ERRORS
+  PyObject *grad, *x, *residual, *settings, *kernels;
+  long long sums;
+  if (!PyArg_ParseTuple(arguments, "OOOOLO", &grad, &x, &residual, &settings, &sums, &kernels))
+    return nullptr;
+  norm_backward_plans.keep(
+      norm_key_of(THPVariable_Unpack(grad), THPVariable_Unpack(x), tensor_or_none(residual),
+                  remember(settings)),
+      {kernel_of(PyTuple_GetItem(kernels, 0)), kernel_of(PyTuple_GetItem(kernels, 1)),
+       kernel_of(PyTuple_GetItem(kernels, 2)), sums});
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
 PyObject* clear(PyObject*, PyObject*) {
   forward_plans.clear();
   backward_plans.clear();
+  norm_forward_plans.clear();
+  norm_backward_plans.clear();
   Py_RETURN_NONE;
 }
 
@@ -343,9 +544,13 @@ PyObject* release(PyObject* self, PyObject* none) {
 
 PyMethodDef methods[] = {
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)), METH_FASTCALL, ""},
+    {"call_norm", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_norm)),
+     METH_FASTCALL, ""},
     {"use", use, METH_VARARGS, ""},
     {"keep_forward", keep_forward, METH_VARARGS, ""},
     {"keep_backward", keep_backward, METH_VARARGS, ""},
+    {"keep_norm_forward", keep_norm_forward, METH_VARARGS, ""},
+    {"keep_norm_backward", keep_norm_backward, METH_VARARGS, ""},
     {"clear", clear, METH_NOARGS, ""},
     {"release", release, METH_NOARGS, ""},
     {nullptr, nullptr, 0, nullptr},
