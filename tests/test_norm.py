@@ -348,7 +348,7 @@ def test_one_layer_is_two(mode: str, residual: bool, monkeypatch: pytest.MonkeyP
     ids=["momentum", "hook", "pre-hook", "paper", "affine", "shared", "double"],
 )
 def test_where_they_are_two(change: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_norm_ops, "apply", lambda *args: pytest.fail("as one"))
+    monkeypatch.setattr(_triton_normed, "forward", lambda *args: pytest.fail("as one"))
     module = layer()
     change(module)
     module.to(DEVICE)

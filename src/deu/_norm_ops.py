@@ -298,10 +298,15 @@ def apply(
     coefficients: tuple[Tensor, ...],
     settings: Settings,
     frozen: bool,
-) -> Tensor:
-    """The unit of batch norm's result, and of the residual added to it."""
+) -> Tensor | None:
+    """The unit of batch norm's result, and of the residual added to it.
+
+    None if there is no kernel for it here.
+    """
     y: Tensor
     if torch.compiler.is_compiling():
+        if not fits(x, norm, coefficients):
+            return None
         y = unit_op(x, residual, *norm, frozen, *coefficients, *settings)
         return y
     launch = _launcher.call_norm
@@ -309,6 +314,8 @@ def apply(
         found = launch(x, residual, norm, coefficients, settings, frozen)
         if found is not None:
             return found
+    if not fits(x, norm, coefficients) or _ops.is_transformed():
+        return None
     if _ops.is_not_plain(x):
         y = unit_op(x, residual, *norm, frozen, *coefficients, *settings)
     elif frozen:

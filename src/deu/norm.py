@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from . import _norm_ops, _ops
+from . import _norm_ops
 from ._triton_normed import BatchNorm
 from .modules import DEU
 
 # Of which norms, and of inputs of how many dimensions.
 _ONE = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
-
-
-def _has_hooks(module: nn.Module) -> bool:
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )
 
 
 class NormDEU(nn.Module):
@@ -69,46 +62,60 @@ class NormDEU(nn.Module):
         self.unit = unit
 
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
-        norm, unit = self.norm, self.unit
-        if self._may_be_one(input, residual):
-            frozen = not norm.training and norm.running_mean is not None
-            batch_norm = self._batch_norm(frozen)
-            coefficients = unit.coefficients()
-            if _norm_ops.fits(input, batch_norm, coefficients):
-                settings = unit.settings()
-                return _norm_ops.apply(input, residual, batch_norm, coefficients, settings, frozen)
+        # From where Module keeps them: attribute look-up takes longer than all the rest.
+        norm: Any = self._modules["norm"]
+        unit: Any = self._modules["unit"]
+        if _may_be_one(norm, unit, input, residual):
+            y = _norm_ops.apply(
+                input,
+                residual,
+                _batch_norm(norm),
+                unit.coefficients(),
+                unit.settings(),
+                not norm.training and norm._buffers["running_mean"] is not None,
+            )
+            if y is not None:
+                return y
         y = norm(input)
-        return unit(y if residual is None else y + residual)
+        y = unit(y if residual is None else y + residual)
+        return y
 
-    def _may_be_one(self, input: Tensor, residual: Tensor | None) -> bool:
-        """Whether the kernels do the same; errors are left to the two layers."""
-        norm, unit = self.norm, self.unit
-        n = norm.num_features
-        return (
-            type(unit) is DEU
-            and unit.solution == "continuous"
-            and (torch.compiler.is_compiling() or not _ops.is_transformed())
-            and input.ndim in _ONE.get(type(norm), ())
-            and unit.dim in (1, 1 - input.ndim)
-            and input.shape[1] == n == unit.num_features
-            and norm.weight is not None
-            and norm.bias is not None
-            and norm.momentum is not None
-            and not (torch.is_grad_enabled() and not norm.training)
-            and (not norm.training or input.numel() > n)
-            and (residual is None or _is_like(residual, input))
-            and not _has_hooks(norm)
-            and not _has_hooks(unit)
-        )
 
-    def _batch_norm(self, frozen: bool) -> BatchNorm:
-        norm = self.norm
-        assert norm.momentum is not None
-        numbers = norm.momentum, norm.eps
-        if not frozen and not (norm.training and norm.track_running_stats):
-            return BatchNorm(norm.weight, norm.bias, None, None, None, *numbers)
-        statistics = norm.running_mean, norm.running_var, norm.num_batches_tracked
-        return BatchNorm(norm.weight, norm.bias, *statistics, *numbers)
+def _may_be_one(norm: Any, unit: Any, input: Tensor, residual: Tensor | None) -> bool:
+    """Whether the kernels do the same, as far as the layers go; errors are left to these."""
+    n, dimensions = norm.num_features, input.ndim
+    return (
+        type(unit) is DEU
+        and unit.solution == "continuous"
+        and dimensions in _ONE.get(type(norm), ())
+        and unit.dim in (1, 1 - dimensions)
+        and input.shape[1] == n == unit.num_features
+        and norm._parameters["weight"] is not None
+        and norm._parameters["bias"] is not None
+        and norm.momentum is not None
+        # What is frozen has no backward here; and of one value there is no deviation.
+        and (input.numel() > n if norm.training else not torch.is_grad_enabled())
+        and (residual is None or _is_like(residual, input))
+        and not (norm._forward_hooks or norm._forward_pre_hooks)
+        and not (norm._backward_hooks or norm._backward_pre_hooks)
+        and not (unit._forward_hooks or unit._forward_pre_hooks)
+        and not (unit._backward_hooks or unit._backward_pre_hooks)
+    )
+
+
+def _batch_norm(norm: Any) -> BatchNorm:
+    p, buffers = norm._parameters, norm._buffers
+    if norm.training and not norm.track_running_stats:
+        return BatchNorm(p["weight"], p["bias"], None, None, None, norm.momentum, norm.eps)
+    return BatchNorm(
+        p["weight"],
+        p["bias"],
+        buffers["running_mean"],
+        buffers["running_var"],
+        buffers["num_batches_tracked"],
+        norm.momentum,
+        norm.eps,
+    )
 
 
 def _is_like(x: Tensor, other: Tensor) -> bool:

@@ -70,8 +70,10 @@ std::optional<NormResult> norm_forward(const Tensor& x, const Tensor& residual,
   if (!plain(x, units) || !beside(residual, x)) return std::nullopt;
   for (auto* p : {&norm.weight, &norm.bias, &norm.mean, &norm.var, &norm.batches})
     if (!usable(*p, x)) return std::nullopt;
-  for (auto* p : {&norm.weight, &norm.bias, &norm.mean, &norm.var, &units[0]})
-    if (p->defined() && p->scalar_type() != at::kFloat) return std::nullopt;
+  for (auto* p : {&norm.weight, &norm.bias, &norm.mean, &norm.var, &units[0], &units[1], &units[2],
+                  &units[3], &units[4]})
+    if (p->defined() && (p->scalar_type() != at::kFloat || p->numel() != x.size(1)))
+      return std::nullopt;
   auto plan = norm_forward_plans.find(norm_key_of(x, residual, settings, norm, frozen));
   if (!plan) return std::nullopt;
   NormResult result;
