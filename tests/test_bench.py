@@ -46,7 +46,7 @@ def test_a_run_writes_a_table_a_csv_and_a_chart(tmp_path, capsys):
     pytest.importorskip("matplotlib")
     threads = torch.get_num_threads()
     cases = [SMALL, Case((4, 4, 4, 4), LAST, "bfloat16", FEW), Case((2, 3, 4), BTC, "float16", FEW)]
-    forms = [Form("MLP", work, 2, providers=("ReLU", "deu")) for work in models._LIMITS]
+    forms = [Form("MLP", work, 2, providers=("ReLU", "deu")) for work in models.CAPTURED]
     code = run(
         "--quick", "--threads", "1", "--out", str(tmp_path / "a" / "b"), cases=cases, forms=forms
     )
@@ -352,9 +352,7 @@ def test_cases_are_whole(device, quick):
     assert {case.layout for case in cases} == {NCHW, LAST, NC, BTC}
     assert {case.dtype for case in cases} == {"float32", "bfloat16", "float16"}
     assert {form.network for form in forms} == {"ResNet-18", "MLP", "CNN"}
-    hows = {models.EAGER, models.COMPILED}
-    captured = {models.CAPTURED} if device == "cuda" and not quick else set()
-    assert {form.how for form in forms} == hows | captured
+    assert {form.how for form in forms} == {models.EAGER, models.COMPILED}
     limited = [case for case in cases if case.limits(device)]
     assert len(limited) == (4 if device == "cuda" and not quick else 0)
 
@@ -428,9 +426,8 @@ def test_says_when_its_output_cannot_be_written(tmp_path, monkeypatch, capsys):
 def test_a_run_on_a_gpu(tmp_path):
     cases = [SMALL, Case((8, 64, 56, 56), LAST, "bfloat16", FEW)]
     forms = [
-        Form("CNN", work, 4, how=how, providers=("ReLU", "deu"))
-        for work in models._LIMITS
-        for how in (models.EAGER, models.CAPTURED)
+        Form("ResNet-18", work, 4, providers=("ReLU", "deu", "NormDEU"))
+        for work in (models.TRAINING, models.INFERENCE)
     ]
     arguments = cli._parser().parse_args(["bench", "--rounds", "3", "--out", str(tmp_path)])
     assert command.bench(arguments, cases, forms) == 0
@@ -441,4 +438,5 @@ def test_a_run_on_a_gpu(tmp_path):
         assert float(row["seconds"]) > 0
         assert row["launches"] or row["kind"] == "layer"
         assert row["memory_bytes"] or row["provider"] == "copy"
+    assert {row["work"] for row in found} >= {*models.CAPTURED, *models.CAPTURED.values()}
     assert all(row["wall_seconds"] for row in found if row["case"] == SMALL.title)

@@ -27,6 +27,8 @@ _MAIN = (*_PLAIN, *_UNITS)
 _ALL = (*_PLAIN, "Snake", "rational", *_UNITS, "deu relu", "reference", "reference compiled")
 # A KAN layer has a function on each edge, so it stands beside a linear layer with its activation.
 _DENSE = ("Linear + GELU", "Linear + deu", "KAN layer")
+# With what comes before most activations of images, in one layer or two.
+_NORMED = ("BatchNorm + ReLU", "BatchNorm + deu", "NormDEU")
 
 # (256, 64, 56, 56) on a GPU: forward and backward over a copy of the same tensor.
 _LIMITS = {
@@ -49,11 +51,8 @@ class Case:
 
     @property
     def title(self) -> str:
-        return f"{self.shape} {self.layout} {self.dtype}" + (", dense" if self.is_dense else "")
-
-    @property
-    def is_dense(self) -> bool:
-        return self.providers[0] == _DENSE[0]
+        more: dict[tuple[str, ...], str] = {_DENSE: ", dense", _NORMED: ", after batch norm"}
+        return f"{self.shape} {self.layout} {self.dtype}{more.get(self.providers, '')}"
 
     @property
     def dim(self) -> int:
@@ -66,13 +65,13 @@ class Case:
 
     def base(self, device: str) -> str:
         """Whom ratios are taken to: a copy on a GPU, GELU on a CPU."""
-        if self.is_dense:
-            return _DENSE[0]
+        if self.providers in (_DENSE, _NORMED):
+            return self.providers[0]
         return "copy" if device == "cuda" else "GELU"
 
     def limits(self, device: str) -> dict[str, float]:
         """What the ratios of units are required to stay within."""
-        if device != "cuda" or self.shape != _PRIMARY:
+        if device != "cuda" or self.shape != _PRIMARY or self.providers == _NORMED:
             return {}
         found = _LIMITS.get((self.dtype, self.layout))
         return dict(zip((FORWARD, BACKWARD), found, strict=True)) if found else {}
@@ -92,6 +91,8 @@ def _gpu() -> list[Case]:
         Case(big, LAST, "float32", _MAIN),
         Case(big, NCHW, "bfloat16", _MAIN),
         Case(big, LAST, "bfloat16", _MAIN),
+        Case(big, NCHW, "float32", _NORMED),
+        Case(big, LAST, "bfloat16", _NORMED),
         Case((128, 16), NC, "float32"),
         Case(image, NCHW, "float32", _ALL),
         Case(image, LAST, "bfloat16"),
@@ -100,6 +101,8 @@ def _gpu() -> list[Case]:
         Case(text, BTC, "float32"),
         Case(text, BTC, "bfloat16"),
         Case((4096, 64), NC, "float32", _DENSE),
+        Case(big, LAST, "float32", _NORMED),
+        Case(big, NCHW, "bfloat16", _NORMED),
         Case((512, 128, 56, 56), NCHW, "float32"),
         Case((512, 128, 56, 56), LAST, "bfloat16"),
         Case(big, NCHW, "float16"),
@@ -142,4 +145,5 @@ def _quick() -> list[Case]:
         Case((128, 16), NC, "float32"),
         Case((4, 64, 64), BTC, "float32"),
         Case((256, 16), NC, "float32", _DENSE),
+        Case(image, NCHW, "float32", _NORMED),
     ]

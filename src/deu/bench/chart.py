@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .models import INFERENCE, TRAINING
+from .models import CAPTURED, INFERENCE, TRAINING
 from .providers import is_ours
 from .rows import LEFT_OUT, MEASURED, Row
 from .table import QUICK, by_case
@@ -19,8 +19,11 @@ _COLOURS = {
     BOTH: "#8a8a8a",
     TRAINING: "#d55e00",
     INFERENCE: "#0072b2",
+    CAPTURED[TRAINING]: "#e69f00",
+    CAPTURED[INFERENCE]: "#56b4e9",
 }
 _MARKERS = {FORWARD: "o", BACKWARD: "s", BOTH: "D", TRAINING: "s", INFERENCE: "o"}
+_MARKERS |= {CAPTURED[work]: _MARKERS[work] for work in CAPTURED}
 _COLUMNS = 3
 _KINDS = ("layer", "model")
 _BESIDE: dict[str, Any] = {"va": "center", "fontsize": 7.5, "color": "#666666"}

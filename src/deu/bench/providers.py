@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from .. import reference
 from ..experiments.activations import Snake
 from ..modules import DEU
+from ..norm import NormDEU
 
 # One unit of each of the ten subspaces.
 TEN = (
@@ -167,12 +169,15 @@ PROVIDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "Linear + GELU": lambda features, dim: _dense(features, nn.GELU()),
     "Linear + deu": lambda features, dim: _dense(features, DEU(features, dim=dim)),
     "KAN layer": lambda features, dim: _Kan(features),
+    "BatchNorm + ReLU": lambda features, dim: nn.Sequential(nn.BatchNorm2d(features), nn.ReLU()),
+    "BatchNorm + deu": lambda features, dim: nn.Sequential(nn.BatchNorm2d(features), DEU(features)),
+    "NormDEU": lambda features, dim: NormDEU(nn.BatchNorm2d(features), DEU(features)),
 }
 
 
 def is_ours(name: str) -> bool:
     """Whether a provider is the thing that this project makes, by its name."""
-    return name == "deu" or name.startswith("deu ") or name.endswith("+ deu")
+    return name in ("deu", "NormDEU") or name.startswith("deu ") or name.endswith("+ deu")
 
 
 def compiled(module: nn.Module) -> nn.Module:
@@ -183,9 +188,12 @@ def compiled(module: nn.Module) -> nn.Module:
 
 
 def make(name: str, features: int, dim: int, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """A provider, in training mode.  Units keep float32, as under autocast; others take dtype."""
+    """A provider, in training mode.
+
+    Units and batch norm keep float32, as under autocast; others take dtype.
+    """
     module = PROVIDERS[name](features, dim).to(device)
-    if not any(isinstance(part, DEU) for part in module.modules()):
+    if not any(isinstance(part, (DEU, _BatchNorm)) for part in module.modules()):
         module = module.to(dtype=dtype) if list(module.parameters()) else module
     return module.train()
 

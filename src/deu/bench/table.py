@@ -18,13 +18,13 @@ _EXPLANATION = """\
 - Data: normal, every block of the batch the same, so that float64 needs one block only.
 - Layers on a GPU: the GPU's own time, its queue kept full, over buffers that together are larger
   than its cache as far as 50 of them go; "with launches" is a call's time on the clock.
-- Networks: time on the clock, launches included. Training: forward, cross-entropy, backward, fused
-  SGD. float32 may use TF32 on a GPU.
+- Networks: time on the clock, launches included; "captured": in a CUDA graph, where the host does
+  not count. Training: forward, cross-entropy, backward, fused SGD. float32 may use TF32 on a GPU.
 - Memory: on a GPU the peak that a training step adds, on a CPU what autograd keeps.
 - "deu" is a layer of units as it is by default, near GELU in the continuous solution; "waves",
   "spread", "random" and "relu" are other starts of it, and "trained" is what training on images
   makes of it. "deu paper" is the paper's solution from its random start; a layer of one or of ten
-  subspaces is in the paper's solution too.
+  subspaces is in the paper's solution too. "NormDEU" is batch norm and "deu" in one layer.
 - Units in 16-bit layers keep float32 coefficients, as under autocast. On (B, T, C) PReLU has one
   parameter. A KAN layer has a function on each edge, so it stands beside a linear layer with its
   activation ("dense")."""
@@ -125,15 +125,20 @@ class Requirement(NamedTuple):
 
 
 def requirements(rows: Sequence[Row]) -> list[Requirement]:
-    """Every requirement that these rows speak to: the worst of the units, for each."""
+    """Every requirement that these rows speak to: of networks, and of layers by the worst unit."""
     found = []
     for case, own in by_case(rows).items():
         limited = [r for r in own if not math.isnan(r.limit) and r.status == MEASURED]
+        if limited and limited[0].kind == "model":
+            for row in limited:
+                text = f"{case}: {row.work} / {row.base}, {row.provider}"
+                found.append(Requirement(text, row.ratio, row.limit))
+            continue
         for work in dict.fromkeys(r.work for r in limited):
             worst = max((r for r in limited if r.work == work), key=lambda r: r.ratio)
             text = f"{case}: {work} / {worst.base}, worst unit ({worst.provider})"
             found.append(Requirement(text, worst.ratio, worst.limit))
-        if not limited or limited[0].kind != "layer":
+        if not limited:
             continue
         times = {(r.provider, r.work): r.seconds for r in limited}
         for work in dict.fromkeys(r.work for r in limited):
