@@ -120,14 +120,16 @@ def _compile(launch: Any, tensors: list[torch.dtype], chip: int) -> Compiled:
     attributes: dict[tuple[int], list[list[Any]]] = {}
     arguments = zip(launch.kernel.arg_names, (*tensors, *launch.fixed), strict=True)
     for i, (name, value) in enumerate(arguments):
+        parameter = launch.kernel.params[i]
+        special = not parameter.do_not_specialize
         if isinstance(value, torch.dtype):
             signature[name] = _POINTERS[value]
             attributes[(i,)] = [["tt.divisibility", 16]]
-        elif launch.kernel.params[i].is_constexpr or value == 1:  # Triton compiles a 1 in
+        elif parameter.is_constexpr or (value == 1 and special):  # Triton compiles a 1 in
             signature[name], constants[(i,)] = "constexpr", value
         else:
             signature[name] = "fp32" if isinstance(value, float) else "i32"
-            if value % 16 == 0:  # and takes note of this
+            if value % 16 == 0 and special:  # and takes note of this
                 attributes[(i,)] = [["tt.divisibility", 16]]
     source = ASTSource(launch.kernel, signature, constants, attributes)
     target = GPUTarget("cuda", chip, 32)

@@ -129,7 +129,10 @@ def limited(d_a, d_b, d_c, d_c1, d_c2, MAX_GRAD_NORM: tl.constexpr):
     return d_a, d_b, d_c, d_c1, d_c2
 
 
-@triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
+@triton.jit(
+    do_not_specialize=["shares"],
+    do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"],
+)
 def finish(
     a_ptr,
     b_ptr,

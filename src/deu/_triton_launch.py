@@ -139,8 +139,11 @@ def streams(t: Tensor, lanes: bool) -> bool:
 
 
 def rows_of(shares: int) -> tuple[int, int]:
-    """Of how many shares a program adds the sums up at once, and by how many warps."""
-    rows = min(512, 1 << (shares - 1).bit_length())
+    """Of how many shares a program adds the sums up at once, and by how many warps.
+
+    At least 16, so that one kernel serves the layers of most networks.
+    """
+    rows = min(512, max(16, 1 << (shares - 1).bit_length()))
     return rows, max(1, rows // (64 if shares <= rows else 32))  # more where it goes several rounds
 
 

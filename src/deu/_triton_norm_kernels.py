@@ -100,7 +100,7 @@ def _summed_up(at, shares, SHARES: tl.constexpr):
 
 
 @triton.jit(
-    do_not_specialize=["momentum", "eps"],
+    do_not_specialize=["shares", "momentum", "eps"],
     do_not_specialize_on_alignment=[
         *("weight_ptr", "bias_ptr", "mean_ptr", "var_ptr", "batches_ptr"),
         *("a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"),
@@ -207,7 +207,7 @@ def norm_backward(
     backward_channels(t, g, out, saved_ptr, sums_ptr, walk, HOW, ALONE, beside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["shares"])
 def norm_finish(
     saved_ptr, sums_ptr, grads_ptr, onward_ptr, channels, shares, positions,
     MAX_GRAD_NORM: tl.constexpr, SHARES: tl.constexpr, HOW: tl.constexpr,
