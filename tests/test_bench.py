@@ -243,6 +243,19 @@ def test_interrupted_keeps_what_was_measured(tmp_path, capsys, monkeypatch, call
     assert (stopped.title in page) == kept
 
 
+def test_some_cases_and_providers_of_a_run(tmp_path, capsys):
+    cases = [SMALL, Case((4, 4, 4, 4), LAST, "float32", FEW)]
+    forms = [Form("MLP", models.TRAINING, 2, providers=("ReLU", "GELU", "PReLU"))]
+    words = ("--match", "last", "--providers", "deu", "--rounds", "3", "--out", str(tmp_path))
+    assert run(*words, cases=cases, forms=forms) == 0
+    found = lines(tmp_path)
+    assert {row["provider"] for row in found} == {"GELU", "deu"}  # with its base
+    assert {row["case"] for row in found} == {cases[1].title}
+    assert "--match last --providers deu" in found[0]["command"]
+    assert run("--match", "chairs", "--out", str(tmp_path), cases=cases, forms=forms) == 2
+    assert "no case is left" in capsys.readouterr().err
+
+
 def test_out_of_budget_says_what_was_left_out(tmp_path, capsys):
     forms = [Form("MLP", models.TRAINING, 2, how=models.COMPILED)]
     code = run("--budget", "0.5", "--out", str(tmp_path), cases=[SMALL], forms=forms)

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 import deu
 import deu.reference
-from deu import _norm_ops, _triton, _triton_cut, _triton_launch, _triton_normed
+from deu import _launcher, _norm_ops, _triton, _triton_cut, _triton_launch, _triton_normed
 from deu._settings import Settings
 from deu._triton_normed import BatchNorm
 
@@ -47,7 +47,9 @@ LAST = torch.channels_last
 
 @pytest.fixture
 def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The kernels take the tensors of the CPU too, in Triton's interpreter."""
+    """The kernels take tensors of the CPU too, in Triton's interpreter; Python launches them."""
+    monkeypatch.setattr(_launcher, "call", None)
+    monkeypatch.setattr(_launcher, "call_norm", None)
     if not GPU:
         monkeypatch.setattr(_triton, "_DEVICES", ("cpu", "cuda"))
     yield
@@ -413,3 +415,49 @@ def test_compiles_whole_and_once(residual: bool, monkeypatch: pytest.MonkeyPatch
     assert one.norm.num_batches_tracked == 3
     nodes = {node.target for graph in counter.graphs for node in graph.graph.nodes}
     assert torch.ops.deu.norm_unit.default in nodes
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("last", [False, True], ids=["NCHW", "channels_last"])
+def test_the_launcher_launches_the_same(last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _launcher.ready(), _launcher.problem
+    x, r, _ = inputs((4, 3, 8, 8), last=last)
+    one = layer()
+    other = copy.deepcopy(one)
+    with monkeypatch.context() as patch:
+        patch.setattr(_launcher, "call_norm", None)
+        want = step(one, one, x, r)
+    monkeypatch.setattr(_triton_normed, "forward", lambda *args: pytest.fail("by Python"))
+    monkeypatch.setattr(_triton_normed, "backward", lambda *args: pytest.fail("by Python"))
+    got = step(other, other, x, r)
+    for name, t in want.items():
+        assert torch.equal(got[name], t), name
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
+def test_a_cuda_graph_captures_a_step() -> None:
+    one = layer()
+    x, r, grad = inputs((4, 3, 8, 8))
+    x.requires_grad_()
+    wanted = [x, *one.parameters()]
+
+    def once() -> list[Tensor]:
+        y = one(x, r)
+        return [y, *torch.autograd.grad(y, wanted, grad)]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        once()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = once()
+    batches = int(one.norm.num_batches_tracked)
+    with torch.no_grad():
+        x.normal_()
+    graph.replay()
+    assert one.norm.num_batches_tracked == batches + 1
+    for a, b in zip(captured, once(), strict=True):
+        assert torch.equal(a, b)

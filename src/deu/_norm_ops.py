@@ -78,8 +78,8 @@ def _plain_backward(
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     mean, scale, _, over, _, *rest = _saved_rows(saved)
     z, coefficients = _normed(x, residual, saved), tuple(rest)
-    room = _ops._new_saved(z, coefficients, settings)
-    moved, *grads = _ops._backward(grad.to(z.dtype), z, coefficients, room, settings)
+    _, kept = _ops._run_forward(z, *coefficients, *settings)
+    moved, *grads = _ops._backward(grad.to(z.dtype), z, coefficients, kept, settings)
     wide, centred = moved.double(), x.double() - _along_features(mean, x)
     over_all = [d for d in range(x.ndim) if d != 1]
     d_bias, d_weight = wide.sum(over_all), (wide * centred).sum(over_all) * over

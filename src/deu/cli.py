@@ -68,6 +68,15 @@ def _add_bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--device", choices=("cpu", "cuda"), help="default: cuda if it is there")
     parser.add_argument("--only", choices=("layers", "models"), help="leave the other out")
     parser.add_argument(
+        "--match", metavar="TEXT", help='only cases with this in their title, as "bfloat16"'
+    )
+    parser.add_argument(
+        "--providers",
+        nargs="+",
+        metavar="NAME",
+        help="only these, and whom they are compared with; as deu ReLU NormDEU",
+    )
+    parser.add_argument(
         "--quick", action="store_true", help="small sizes, to see it run; marked as quick"
     )
     parser.add_argument("--rounds", type=_positive, metavar="N", help="default 31, quick 5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import math
 import platform
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -29,6 +31,7 @@ from .rows import LEFT_OUT, Row, Writer, first_line, read
 from .table import QUICK, case_table, document, summary
 
 _ROUNDS, _QUICK_ROUNDS = 31, 5
+Task = TypeVar("Task", Case, Form)
 
 
 def bench(
@@ -128,11 +131,21 @@ def _run(
         cases = layer_cases(device.type, quick) if arguments.only != "models" else []
     if forms is None:
         forms = model_forms(device.type, quick) if arguments.only != "layers" else []
-    tasks = _in_order(cases, forms)
+    tasks = [
+        task
+        for task in _in_order(
+            _chosen(cases, arguments.providers, device.type),
+            _chosen(forms, arguments.providers, device.type),
+        )
+        if arguments.match is None or arguments.match in _title(task)
+    ]
+    if not tasks:
+        print("deu bench: no case is left by --match and --providers", file=sys.stderr)
+        return 2
     code = 0
     for i, task in enumerate(tasks):
         kind, work = ("model", task.work) if isinstance(task, Form) else ("layer", "")
-        title = f"{task.title} {work}".rstrip()
+        title = _title(task)
         if clock.left < task.needs:
             row = Row(kind, task.title, "", "", "", "", work, LEFT_OUT, quick=quick)
             rows.append(row)
@@ -154,6 +167,23 @@ def _run(
             torch.cuda.empty_cache()
     _write(arguments.out, rows, heading)
     return code
+
+
+def _title(task: Case | Form) -> str:
+    return f"{task.title} {task.work}" if isinstance(task, Form) else task.title
+
+
+def _chosen(tasks: Sequence[Task], wanted: list[str] | None, device: str) -> list[Task]:
+    """The tasks of the wanted providers, with these and whom they are compared with."""
+    if wanted is None:
+        return list(tasks)
+    found = []
+    for task in tasks:
+        base = models.BASE if isinstance(task, Form) else task.base(device)
+        own = tuple(name for name in task.providers if name in wanted or name == base)
+        if set(own) & set(wanted):
+            found.append(dataclasses.replace(task, providers=own))
+    return found
 
 
 def _in_order(cases: Sequence[Case], forms: Sequence[Form]) -> list[Case | Form]:
@@ -189,9 +219,11 @@ def _write(out: Path, rows: list[Row], heading: list[str]) -> None:
 def _given(arguments: argparse.Namespace) -> list[str]:
     """The arguments as they would be typed again."""
     words = []
-    for name in ("device", "only", "rounds", "budget", "threads"):
+    for name in ("device", "only", "match", "providers", "rounds", "budget", "threads"):
         value = getattr(arguments, name)
-        if value is not None:
+        if isinstance(value, list):
+            words += [f"--{name}", *value]
+        elif value is not None:
             words += [f"--{name}", f"{value:g}" if isinstance(value, float) else str(value)]
     return [*words, *(["--quick"] if arguments.quick else [])]
 
