@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 import deu
@@ -415,6 +416,20 @@ def test_compiles_whole_and_once(residual: bool, monkeypatch: pytest.MonkeyPatch
     assert one.norm.num_batches_tracked == 3
     nodes = {node.target for graph in counter.graphs for node in graph.graph.nodes}
     assert torch.ops.deu.norm_unit.default in nodes
+
+
+def test_traced_gradients_are_an_operator_in_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a GPU, whose gradients are taken in a thread that does not know of the compiler."""
+    monkeypatch.setattr(_norm_ops, "fits", lambda *args: True)
+    one = layer()
+    x, r, grad = inputs((4, 3, 5, 3))
+
+    def gradient(x: Tensor) -> Tensor:
+        assert not torch.compiler.is_compiling()
+        return torch.autograd.grad(one(x, r), x, grad)[0]
+
+    traced = make_fx(gradient, tracing_mode="fake", _allow_non_fake_inputs=True)(x.requires_grad_())
+    assert torch.ops.deu.norm_backward.default in {node.target for node in traced.graph.nodes}
 
 
 @pytest.mark.gpu

@@ -218,14 +218,15 @@ class _InTraining(torch.autograd.Function):
         else:
             y, ctx.saved = _forward(x, residual, norm, tuple(coefficients), settings)
             ctx.save_for_backward(x, residual)
-        # Wanted only for gradients of gradients.
+        # Wanted only for gradients of gradients, which the compiler does not take.
         ctx.parameters = None if torch.compiler.is_compiling() else parameters
         return y
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, residual, *saved = ctx.saved_tensors
-        if ctx.operators and torch.compiler.is_compiling():
+        # Not is_compiling(): a GPU's gradients are taken in a thread that does not know.
+        if ctx.operators and (ctx.parameters is None or not torch.is_grad_enabled()):
             found = _rows(*backward_op(grad, *saved, x, residual, *ctx.settings))
         else:
             (kept,) = saved or (ctx.saved,)
