@@ -311,9 +311,9 @@ def test_batch_norm_and_a_unit_in_one(
 
     # By the operators, as compiled graphs call them.
     norm = copied(norm)
-    found, kept = torch.ops.deu.norm_forward(x, r, *norm, False, *units, *options)
+    found, kept = torch.ops.deu.norm_forward(x, r, *norm, *units, options.packed())
     assert torch.equal(found, y)
-    results = torch.ops.deu.norm_backward(grad, kept, x, r, *options)
+    results = torch.ops.deu.norm_backward(grad, kept, x, r, options.packed())
     expected = (grad_x, x.new_empty(0) if r is None else grad_r, grads)
     for a, b in zip(results, expected, strict=True):
         assert torch.equal(a, b)

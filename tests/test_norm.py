@@ -238,32 +238,26 @@ def test_limits_the_gradient_of_each_neuron() -> None:
 # ---- operators --------------------------------------------------------------------------------
 
 
-def arguments(residual: bool = True, frozen: bool = False) -> tuple[Any, ...]:
-    x, other, _ = inputs((3, 5, 4, 4))
-    norm, units = made(5)
-    return x, other if residual else None, *norm, frozen, *units, *SETTINGS
-
-
 @pytest.mark.parametrize("residual", [False, True], ids=["", "residual"])
 def test_operators_pass_their_checks(residual: bool) -> None:
-    given = arguments(residual)
+    x, other, grad = inputs((3, 5, 4, 4))
+    r, settings = other if residual else None, SETTINGS.packed()
+    norm, units = made(5)
+    given = (x, r, *norm, *units, settings)
     torch.library.opcheck(torch.ops.deu.norm_forward.default, given)
-    torch.library.opcheck(torch.ops.deu.norm_value.default, arguments(residual, True))
+    torch.library.opcheck(torch.ops.deu.norm_value.default, given)
     _, saved = torch.ops.deu.norm_forward(*given)
-    grad = torch.randn_like(given[0])
-    torch.library.opcheck(
-        torch.ops.deu.norm_backward.default, (grad, saved, given[0], given[1], *SETTINGS)
-    )
+    torch.library.opcheck(torch.ops.deu.norm_backward.default, (grad, saved, x, r, settings))
 
 
 @pytest.mark.parametrize("residual", [False, True], ids=["", "residual"])
 def test_plain_operators_are_right(residual: bool) -> None:
-    given = arguments(residual)
-    x, r, norm, units, settings, _ = _norm_ops._arguments(*given)
-    grad = torch.randn_like(x)
+    x, other, grad = inputs((3, 5, 4, 4))
+    r = other if residual else None
+    norm, units = made(5)
     want = truth(x, r, norm, units, grad)
-    y, saved = _norm_ops._plain_forward(x, r, norm, units, settings)
-    grad_x, grad_r, grads = _norm_ops._plain_backward(grad, saved, x, r, settings)
+    y, saved = _norm_ops._plain_forward(x, r, norm, units, SETTINGS)
+    grad_x, grad_r, grads = _norm_ops._plain_backward(grad, saved, x, r, SETTINGS)
     got = {"y": y, "x": grad_x, **dict(zip(("weight", "bias", *NAMES), grads, strict=True))}
     if grad_r is not None:
         got["residual"] = grad_r

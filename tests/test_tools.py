@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 import deu
+from deu._settings import Settings, unpacked
 
 from .conftest import LIMITS, NAMES, every_subspace, gradients
 
@@ -26,9 +27,21 @@ modes = pytest.mark.parametrize(("solution", "training"), MODES)
 torchs_own_warnings = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 
 
-def settings(solution: str, training: bool, dim: int = 1) -> tuple[Any, ...]:
-    """dim, solution, eps, sharpness, max_exponent, bound, max_grad_norm, training."""
-    return dim, solution, 0.01, 100.0, *LIMITS.values(), training
+def settings(solution: str, training: bool, dim: int = 1) -> Settings:
+    return Settings(dim, solution, 0.01, 100.0, *LIMITS.values(), training)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Settings(1, "continuous", 0.01, 100.0, 1.0, 1000.0, float("inf"), True),
+        Settings(-1, "paper", 1e-300, 1 / 3, 3, 1000, 0.1, False),
+    ],
+)
+def test_settings_pass_through_a_text(given: Settings) -> None:
+    assert unpacked(given.packed()) == given
+    as_floats = given._replace(max_exponent=float(given.max_exponent), bound=float(given.bound))
+    assert as_floats.packed() == given.packed()  # as they are the same key
 
 
 LAYOUTS: dict[str, Callable[[], tuple[Tensor, int]]] = {
@@ -56,7 +69,7 @@ def test_opcheck_unit(layout: str, solution: str, training: bool) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_opcheck_forward(layout: str, solution: str, training: bool) -> None:
     t, dim = LAYOUTS[layout]()
-    call = (t, *every_subspace(4, torch.float32), *settings(solution, training, dim))
+    call = (t, *every_subspace(4, torch.float32), settings(solution, training, dim).packed())
     torch.library.opcheck(torch.ops.deu.forward.default, call)
     torch.library.opcheck(torch.ops.deu.value.default, call)
 
@@ -66,10 +79,10 @@ def test_opcheck_forward(layout: str, solution: str, training: bool) -> None:
 def test_opcheck_backward(layout: str, solution: str, training: bool) -> None:
     t, dim = LAYOUTS[layout]()
     units = every_subspace(4, torch.float32)
-    options = settings(solution, training, dim)
-    centre = torch.ops.deu.forward(t, *units, *options)[1]
+    options = settings(solution, training, dim).packed()
+    centre = torch.ops.deu.forward(t, *units, options)[1]
     torch.library.opcheck(
-        torch.ops.deu.backward.default, (torch.randn_like(t), centre, t, *units, *options)
+        torch.ops.deu.backward.default, (torch.randn_like(t), centre, t, *units, options)
     )
 
 

@@ -698,11 +698,12 @@ def test_operators_pass_their_checks() -> None:
     settings = Settings(1, "paper", 0.01, 100.0, *LIMITS.values(), True)
     torch.library.opcheck(torch.ops.deu.unit.default, (t, *made.coefficients(), *settings))
     fixed = [x.detach() for x in (t, *made.coefficients())]
-    torch.library.opcheck(torch.ops.deu.forward.default, (*fixed, *settings))
-    torch.library.opcheck(torch.ops.deu.value.default, (*fixed, *settings))
-    saved = torch.ops.deu.forward(*fixed, *settings)[1]
+    fixed.append(settings.packed())
+    torch.library.opcheck(torch.ops.deu.forward.default, fixed)
+    torch.library.opcheck(torch.ops.deu.value.default, fixed)
+    saved = torch.ops.deu.forward(*fixed)[1]
     torch.library.opcheck(
-        torch.ops.deu.backward.default, (torch.randn_like(fixed[0]), saved, *fixed, *settings)
+        torch.ops.deu.backward.default, (torch.randn_like(fixed[0]), saved, *fixed)
     )
 
 

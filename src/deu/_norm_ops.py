@@ -15,11 +15,11 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 
 from . import _launcher, _ops, _triton, _triton_normed
-from ._settings import Settings
+from ._settings import Settings, unpacked
 from ._triton_normed import BatchNorm
 
 _NORM = "Tensor weight, Tensor bias, Tensor(a!)? mean, Tensor(b!)? var, Tensor(c!)? batches"
-_NUMBERS = "float momentum, float norm_eps, bool frozen"
+_NUMBERS = "float momentum, float norm_eps"
 _UNITS = "Tensor a, Tensor b, Tensor c, Tensor c1, Tensor c2"
 _GRADS = 7  # of weight, bias and the five coefficients
 
@@ -78,7 +78,7 @@ def _plain_backward(
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     mean, scale, _, over, _, *rest = _saved_rows(saved)
     z, coefficients = _normed(x, residual, saved), tuple(rest)
-    _, kept = _ops._run_forward(z, *coefficients, *settings)
+    _, kept = _ops._run_forward(z, *coefficients, settings.packed())
     moved, *grads = _ops._backward(grad.to(z.dtype), z, coefficients, kept, settings)
     wide, centred = moved.double(), x.double() - _along_features(mean, x)
     over_all = [d for d in range(x.ndim) if d != 1]
@@ -141,27 +141,18 @@ def differentiable(
     return _ops._reference(z if residual is None else z + residual, coefficients, settings)
 
 
-Arguments = tuple[Tensor, Tensor | None, BatchNorm, tuple[Tensor, ...], Settings, bool]
+def _run_value(x: Tensor, residual: Tensor | None, *rest: Any) -> Tensor:
+    return _value(x, residual, BatchNorm(*rest[:7]), rest[7:12], unpacked(rest[12]))
 
 
-def _arguments(x: Tensor, residual: Tensor | None, *rest: Any) -> Arguments:
-    """x, residual, the norm, coefficients, settings and whether it is frozen, of an operator's."""
-    *norm, frozen = rest[:8]
-    return x, residual, BatchNorm(*norm), rest[8:13], Settings(*rest[13:]), frozen
-
-
-def _run_value(*given: Any) -> Tensor:
-    return _value(*_arguments(*given)[:5])
-
-
-def _run_forward(*given: Any) -> tuple[Tensor, Tensor]:
-    return _forward(*_arguments(*given)[:5])
+def _run_forward(x: Tensor, residual: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
+    return _forward(x, residual, BatchNorm(*rest[:7]), rest[7:12], unpacked(rest[12]))
 
 
 def _run_backward(
-    grad: Tensor, saved: Tensor, x: Tensor, residual: Tensor | None, *settings: Any
+    grad: Tensor, saved: Tensor, x: Tensor, residual: Tensor | None, settings: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    grad_x, grad_r, grads = _backward(grad, saved, x, residual, Settings(*settings))
+    grad_x, grad_r, grads = _backward(grad, saved, x, residual, unpacked(settings))
     return grad_x, x.new_empty(0) if grad_r is None else grad_r, grads
 
 
@@ -213,7 +204,7 @@ class _InTraining(torch.autograd.Function):
         norm = BatchNorm(weight, bias, *statistics)
         ctx.operators, ctx.settings, ctx.eps = operators, settings, norm.eps
         if operators:
-            y, saved = forward_op(x, residual, *norm, False, *coefficients, *settings)
+            y, saved = forward_op(x, residual, *norm, *coefficients, settings.packed())
             ctx.save_for_backward(x, residual, saved)
         else:
             y, ctx.saved = _forward(x, residual, norm, tuple(coefficients), settings)
@@ -227,7 +218,7 @@ class _InTraining(torch.autograd.Function):
         x, residual, *saved = ctx.saved_tensors
         # Not is_compiling(): a GPU's gradients are taken in a thread that does not know.
         if ctx.operators and (ctx.parameters is None or not torch.is_grad_enabled()):
-            found = _rows(*backward_op(grad, *saved, x, residual, *ctx.settings))
+            found = _rows(*backward_op(grad, *saved, x, residual, ctx.settings.packed()))
         else:
             (kept,) = saved or (ctx.saved,)
             given = (grad, kept, x, residual, *ctx.parameters, ctx.eps, ctx.settings)
@@ -277,19 +268,23 @@ def _in_training(
     return y
 
 
-def _run_unit(*given: Any) -> Tensor:
-    x, residual, norm, coefficients, settings, frozen = _arguments(*given)
+def _run_unit(x: Tensor, residual: Tensor | None, *rest: Any) -> Tensor:
+    norm, coefficients = BatchNorm(*rest[:7]), rest[7:12]
+    frozen, settings = rest[12], Settings(*rest[13:])
     y: Tensor
+    if not frozen and torch.is_grad_enabled():
+        return _in_training(True, x, residual, norm, coefficients, settings)
+    given = (x, residual, *norm, *coefficients, settings.packed())
     if frozen:
         y = value_op(*given)
-    elif torch.is_grad_enabled():
-        y = _in_training(True, x, residual, norm, coefficients, settings)
     else:
         y, _ = forward_op(*given)
     return y
 
 
-unit_op = _ops.define("norm_unit", _ALL, "Tensor", _run_unit, "CompositeImplicitAutograd")
+unit_op = _ops.define(
+    "norm_unit", f"{_ALL}, bool frozen", "Tensor", _run_unit, "CompositeImplicitAutograd"
+)
 
 
 def apply(
@@ -308,7 +303,7 @@ def apply(
     if torch.compiler.is_compiling():
         if not fits(x, norm, coefficients):
             return None
-        y = unit_op(x, residual, *norm, frozen, *coefficients, *settings)
+        y = unit_op(x, residual, *norm, *coefficients, frozen, *settings)
         return y
     launch = _launcher.call_norm
     if launch is not None and forward_ad._current_level < 0:
@@ -318,7 +313,7 @@ def apply(
     if not fits(x, norm, coefficients) or _ops.is_transformed():
         return None
     if _ops.is_not_plain(x):
-        y = unit_op(x, residual, *norm, frozen, *coefficients, *settings)
+        y = unit_op(x, residual, *norm, *coefficients, frozen, *settings)
     elif frozen:
         y = _value(x, residual, norm, coefficients, settings)
     elif torch.is_grad_enabled():

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import _launcher, _native, _triton, reference
-from ._settings import Settings
+from ._settings import Settings, unpacked
 
 
 def _reference(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
@@ -156,6 +156,7 @@ _SETTINGS = (
 )
 
 
+_PACKED = "str settings"  # of operators that are called in every step
 _BELOW_AUTOGRAD = "CompositeExplicitAutograd"
 
 
@@ -167,18 +168,19 @@ def define(
     By ``torch.library.custom_op`` a call would take a quarter longer; without the tag
     ``torch.compile`` would transpose what it keeps in ``channels_last`` before and after it.
     """
-    schema = f"{name}({arguments}, {_SETTINGS}) -> ({results})"
+    settings = _PACKED if key == _BELOW_AUTOGRAD else _SETTINGS
+    schema = f"{name}({arguments}, {settings}) -> ({results})"
     _LIBRARY.define(schema, tags=(torch.Tag.flexible_layout, torch.Tag.pt2_compliant_tag))
     _LIBRARY.impl(name, run, key)
     return getattr(torch.ops.deu, name).default
 
 
 def _run_value(t: Tensor, *rest: Any) -> Tensor:
-    return _forward(t, rest[:5], Settings(*rest[5:]), False)[0]
+    return _forward(t, rest[:5], unpacked(rest[5]), False)[0]
 
 
 def _run_forward(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    coefficients, settings = rest[:5], Settings(*rest[5:])
+    coefficients, settings = rest[:5], unpacked(rest[5])
     y, saved = _forward(t, coefficients, settings)
     if saved is None or not saved.numel():
         saved = _new_saved(t, coefficients, settings).zero_()
@@ -186,7 +188,7 @@ def _run_forward(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 
 
 def _run_backward(grad: Tensor, saved: Tensor, t: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    return _backward(grad, t, rest[:5], saved, Settings(*rest[5:]))
+    return _backward(grad, t, rest[:5], saved, unpacked(rest[5]))
 
 
 value_op = define("value", _UNITS, "Tensor", _run_value)
@@ -211,7 +213,7 @@ def _value_fake(t: Tensor, *rest: Any) -> Tensor:
 
 @fake("forward")
 def _forward_fake(t: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(t), _new_saved(t, rest[:5], Settings(*rest[5:]))
+    return torch.empty_like(t), _new_saved(t, rest[:5], unpacked(rest[5]))
 
 
 @fake("backward")
@@ -224,7 +226,7 @@ class _OverOperators(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, settings: Settings, t: Tensor, *coefficients: Tensor) -> Tensor:
-        y, saved = forward_op(t, *coefficients, *settings)
+        y, saved = forward_op(t, *coefficients, settings.packed())
         ctx.settings = settings
         ctx.save_for_backward(saved, t, *coefficients)
         return y
@@ -235,16 +237,17 @@ class _OverOperators(torch.autograd.Function):
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             grads = _differentiable_backward(grad, t, tuple(coefficients), ctx.settings)
         else:
-            grads = backward_op(grad, saved, t, *coefficients, *ctx.settings)
+            grads = backward_op(grad, saved, t, *coefficients, ctx.settings.packed())
         return None, *grads
 
 
 def _run_unit(t: Tensor, *rest: Any) -> Tensor:
+    coefficients, settings = rest[:5], Settings(*rest[5:])
     y: Tensor
     if torch.is_grad_enabled():
-        y = _OverOperators.apply(Settings(*rest[5:]), t, *rest[:5])
+        y = _OverOperators.apply(settings, t, *coefficients)
     else:
-        y = value_op(t, *rest)
+        y = value_op(t, *coefficients, settings.packed())
     return y
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -19,6 +20,20 @@ class Settings(NamedTuple):
     bound: float
     max_grad_norm: float
     training: bool
+
+    def packed(self) -> str:
+        """All of it in one text: operators take eight arguments in the time of three tensors."""
+        dim, solution, *numbers, training = self
+        return f"{dim} {solution} {' '.join(repr(float(x)) for x in numbers)} {int(training)}"
+
+
+@functools.lru_cache
+def unpacked(text: str) -> Settings:
+    """The settings that were packed."""
+    dim, solution, *rest = text.split()
+    eps, sharpness, max_exponent, bound, max_grad_norm, training = map(float, rest)
+    limits = max_exponent, bound, max_grad_norm
+    return Settings(int(dim), solution, eps, sharpness, *limits, bool(training))
 
 
 def check_settings(

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -264,31 +265,16 @@ PyObject* call_norm(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
 
 // ---- operators ------------------------------------------------------------------------------
 
-struct Fields {
-  long long dim;
-  std::string solution;
-  std::array<double, 5> numbers;
-  bool training;
-};
+std::mutex settings_mutex;
+std::unordered_map<std::string, int64_t> numbers_of_packed;
 
-std::mutex fields_mutex;
-std::vector<Fields> fields_by_number;
-
-constexpr size_t kSettings = 8;
+constexpr size_t kSettings = 1;  // in one text, which comes last
 
 std::optional<int64_t> number_of(const torch::jit::Stack& stack) {
-  auto given = [&](size_t i) -> const c10::IValue& { return stack[stack.size() - kSettings + i]; };
-  std::lock_guard<std::mutex> lock(fields_mutex);
-  for (size_t i = 0; i < fields_by_number.size(); ++i) {
-    const Fields& fields = fields_by_number[i];
-    if (given(0).toInt() != fields.dim || given(1).toStringRef() != fields.solution ||
-        given(7).toBool() != fields.training)
-      continue;
-    bool same = true;
-    for (size_t k = 0; k < 5; ++k) same &= given(k + 2).toDouble() == fields.numbers[k];
-    if (same) return i;
-  }
-  return std::nullopt;
+  std::lock_guard<std::mutex> lock(settings_mutex);
+  auto found = numbers_of_packed.find(stack.back().toStringRef());
+  if (found == numbers_of_packed.end()) return std::nullopt;
+  return found->second;
 }
 
 // The last of an operator's tensors: t, a, b, c, c1, c2.
@@ -326,9 +312,9 @@ void backward_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) 
   op.callBoxedForDispatchKey(Dispatch::CompositeExplicitAutograd, *stack);
 }
 
-// Of norm_value and norm_forward: x, residual, batch norm's five tensors and two numbers, whether it
-// is frozen, units, settings; of norm_backward: grad, saved, x, residual, settings.
-constexpr size_t kNorm = 15, kNormBackward = 4;
+// Of norm_value and norm_forward: x, residual, batch norm's five tensors and two numbers, units,
+// settings; of norm_backward: grad, saved, x, residual, settings.
+constexpr size_t kNorm = 14, kNormBackward = 4;
 
 template <bool frozen>
 void norm_forward_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -339,7 +325,7 @@ void norm_forward_operator(const c10::OperatorHandle& op, torch::jit::Stack* sta
     auto tensor = [&](size_t i) { return given(i).isNone() ? Tensor() : given(i).toTensor(); };
     BatchNorm norm{tensor(2), tensor(3), tensor(4), tensor(5), tensor(6), given(7).toDouble(),
                    given(8).toDouble()};
-    Tensors units{tensor(10), tensor(11), tensor(12), tensor(13), tensor(14)};
+    Tensors units{tensor(9), tensor(10), tensor(11), tensor(12), tensor(13)};
     if (auto made = norm_forward(tensor(0), tensor(1), norm, units, *settings, frozen)) {
       torch::jit::drop(*stack, kSettings + kNorm);
       stack->emplace_back(std::move(made->y));
@@ -418,23 +404,15 @@ PyObject* use(PyObject*, PyObject* arguments) {
 int64_t remember(PyObject* settings) {
   if (PyObject* number = PyDict_GetItemWithError(numbers_of_settings, settings))
     return PyLong_AsLongLong(number);
-  Fields fields;
-  const char* solution;
-  int training;
-  if (PyErr_Occurred() ||
-      !PyArg_ParseTuple(settings, "Lsdddddp", &fields.dim, &solution, &fields.numbers[0],
-                        &fields.numbers[1], &fields.numbers[2], &fields.numbers[3],
-                        &fields.numbers[4], &training))
-    throw python_error();
-  fields.solution = solution;
-  fields.training = training;
-  std::lock_guard<std::mutex> lock(fields_mutex);
-  Owned number{PyLong_FromSize_t(fields_by_number.size())};
-  if (!number.object || PyList_Append(settings_by_number, settings) ||
+  if (PyErr_Occurred()) throw python_error();
+  Owned packed{PyObject_CallMethod(settings, "packed", nullptr)};
+  const char* text = packed.object ? PyUnicode_AsUTF8(packed.object) : nullptr;
+  Owned number{PyLong_FromSsize_t(PyList_GET_SIZE(settings_by_number))};
+  if (!text || !number.object || PyList_Append(settings_by_number, settings) ||
       PyDict_SetItem(numbers_of_settings, settings, number.object))
     throw python_error();
-  fields_by_number.push_back(std::move(fields));
-  return fields_by_number.size() - 1;
+  std::lock_guard<std::mutex> lock(settings_mutex);
+  return numbers_of_packed[text] = PyLong_AsLongLong(number.object);
 }
 
 // (function, programs, threads, shared memory, overlap, bytes of the fixed parameters, 8 each)
