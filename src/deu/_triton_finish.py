@@ -19,19 +19,19 @@ from ._triton_forms import (
     outward,
 )
 from ._triton_rows import continuous_pull, paper_pull
-from ._triton_walks import ALL_SUMS, OWN, count_of, narrow
+from ._triton_walks import ALL_SUMS, OWN, count_of, narrow, plus_eight
 
 # The neighbour's last two, and that of the inputs, are the last three of these.
 LAST_EIGHT = tl.constexpr(ALL_SUMS.value - 8)
 
 
 @triton.jit
-def totals_of(
+def columns_of(
     sums_ptr, FIRST: tl.constexpr, channel, shares, SHARES: tl.constexpr, HOW: tl.constexpr
 ):
-    # Eight of the sums over the shares, in float64 and in an order that depends on nothing else.
-    # After the unit's own come the neighbour's, which are there for units that are pulled alone, or
-    # batch norm's.
+    # Eight of the sums, in columns that are still to be added up, in float64 and in an order that
+    # depends on nothing else.  After the unit's own come the neighbour's, which are there for units
+    # that are pulled alone, or batch norm's.
     COUNT: tl.constexpr = count_of(HOW)
     LAST: tl.constexpr = OWN if FIRST == 0 else COUNT
     i = FIRST + tl.arange(0, 8)
@@ -40,13 +40,25 @@ def totals_of(
     for first in range(0, shares, SHARES):
         share = (first + tl.arange(0, SHARES))[None, :]
         total += tl.load(at + share, (share < shares) & (i < LAST)[:, None], 0.0)
-    return tl.sum(total, 1)
+    return total
+
+
+@triton.jit
+def totals_of(
+    sums_ptr, FIRST: tl.constexpr, channel, shares, SHARES: tl.constexpr, HOW: tl.constexpr
+):
+    return tl.sum(columns_of(sums_ptr, FIRST, channel, shares, SHARES, HOW), 1)
+
+
+@triton.jit
+def only(totals, i: tl.constexpr):
+    # One of the eight, and 0 for the others.
+    return tl.where(tl.arange(0, 8) == i, totals, 0.0)
 
 
 @triton.jit
 def one_of(totals, i: tl.constexpr):
-    # One of the eight.
-    return tl.sum(tl.where(tl.arange(0, 8) == i, totals, 0.0), 0, keep_dims=True)
+    return tl.sum(only(totals, i), 0, keep_dims=True)
 
 
 @triton.jit
@@ -56,8 +68,9 @@ def _each(i: tl.constexpr):
 
 
 @triton.jit
-def sum_of(x):
-    return tl.sum(x, 0, keep_dims=True)
+def sums_of(s0, s1, s2, s3, s4, s5, s6, s7):
+    # Those of eights.  Together, because each time warps wait for each other.
+    return tl.reduce((s0, s1, s2, s3, s4, s5, s6, s7), 0, plus_eight, keep_dims=True)
 
 
 @triton.jit
@@ -164,8 +177,11 @@ def finish(
     if HOW.OVERLAP:
         gdc_wait()  # until backward has ended: all that does not depend on its sums is done by now
     totals = totals_of(sums_ptr, 0, channel, shares, SHARES, HOW)
-    d_a, d_b, d_c = sum_of(by_a * totals), sum_of(by_b * totals), sum_of(by_c * totals)
-    d_c1, d_c2 = sum_of(by_c1 * totals), sum_of(by_c2 * totals)
+    none = tl.zeros_like(totals)
+    d_a, d_b, d_c, d_c1, d_c2, _, _, _ = sums_of(
+        by_a * totals, by_b * totals, by_c * totals, by_c1 * totals, by_c2 * totals,
+        none, none, none,
+    )  # fmt: skip
     if not HOW.CONTINUOUS:
         none_a, none_b, none_c = (
             is_singular(own_a, HOW), is_singular(own_b, HOW), is_singular(own_c, HOW)

@@ -10,6 +10,7 @@ from collections import namedtuple
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from ._triton_elements import inverse, root
 from ._triton_forms import load
@@ -41,6 +42,8 @@ def norm_of(beside, walk, TYPE: tl.constexpr, HOW: tl.constexpr):
             scale = scale * inverse(root(variance + beside.eps))
             shift = load(beside.bias + channel, mask, 0.0, HOW)
         else:
+            if HOW.OVERLAP:
+                gdc_wait()  # until these rows are there: all that does without is done by now
             mean = load(beside.rows + channel, mask, 0.0, HOW)
             scale = load(beside.rows + n + channel, mask, 0.0, HOW)
             shift = load(beside.rows + 2 * n + channel, mask, 0.0, HOW)

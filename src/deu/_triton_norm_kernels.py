@@ -14,15 +14,16 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from ._triton import NORM_ROWS
 from ._triton_chip import widened
 from ._triton_elements import DOUBLE, inverse, root
-from ._triton_finish import limited, one_of, pulls_of, sum_of, totals_of
+from ._triton_finish import columns_of, limited, only, pulls_of, sums_of
 from ._triton_forms import coefficients, normal_form, store
 from ._triton_kernels import backward_channels, forward_channels
-from ._triton_norm import Beside
+from ._triton_norm import FROZEN, ONWARD, Beside
 from ._triton_walks import (
     Strided,
     ask_for,
     narrow,
     next_tile,
+    plus_two,
     start_of,
     summed_two,
     tile_of,
@@ -91,12 +92,14 @@ def measure(
 
 @triton.jit
 def _summed_up(at, shares, SHARES: tl.constexpr):
-    # A row of numbers, in an order that depends on nothing else.
+    # Two rows of numbers, in an order that depends on nothing else.
     total = tl.zeros((SHARES,), tl.float64)
+    square = total
     for first in range(0, shares, SHARES):
         share = first + tl.arange(0, SHARES)
         total += tl.load(at + share, share < shares, 0.0)
-    return tl.sum(total, 0)
+        square += tl.load(at + shares + share, share < shares, 0.0)
+    return tl.reduce((total, square), 0, plus_two)
 
 
 @triton.jit(
@@ -112,38 +115,41 @@ def settle(
     TRACKED: tl.constexpr, SHARES: tl.constexpr, OVERLAP: tl.constexpr,
 ):  # fmt: skip
     channel = tl.program_id(0)
+    row = saved_ptr + channel
+    weight = tl.load(weight_ptr + channel).to(tl.float64)
+    bias = tl.load(bias_ptr + channel).to(tl.float64)
+    at = row + COEFFICIENTS * channels
+    tl.store(at, tl.load(a_ptr + channel).to(tl.float64))
+    tl.store(at + channels, tl.load(b_ptr + channel).to(tl.float64))
+    tl.store(at + 2 * channels, tl.load(c_ptr + channel).to(tl.float64))
+    tl.store(at + 3 * channels, tl.load(c1_ptr + channel).to(tl.float64))
+    tl.store(at + 4 * channels, tl.load(c2_ptr + channel).to(tl.float64))
+    if TRACKED:
+        mean_before = tl.load(mean_ptr + channel).to(tl.float64)
+        var_before = tl.load(var_ptr + channel).to(tl.float64)
     if OVERLAP:
-        gdc_wait()
+        gdc_wait()  # until the sums are there
         gdc_launch_dependents()
     at = sums_ptr + 2 * channel.to(tl.int64) * shares
-    off = _summed_up(at, shares, SHARES) / positions
-    variance = _summed_up(at + shares, shares, SHARES) / positions - off * off
+    total, square = _summed_up(at, shares, SHARES)
+    off = total / positions
+    variance = square / positions - off * off
     variance = tl.where(variance < 0, 0.0, variance)
-    row = saved_ptr + channel
     mean = tl.load(row + MEAN * channels) + off
     over = inverse(root(variance + eps))
-    scale = tl.load(weight_ptr + channel).to(tl.float64) * over
+    scale = weight * over
     # Inputs are less the mean in float32; the shift has the rest.
     near = mean.to(tl.float32).to(tl.float64)
     rest = mean - near
     tl.store(row + MEAN * channels, near)
     tl.store(row + (MEAN + 1) * channels, scale)
-    shift = tl.load(bias_ptr + channel).to(tl.float64) - rest * scale
-    tl.store(row + (MEAN + 2) * channels, shift)
+    tl.store(row + (MEAN + 2) * channels, bias - rest * scale)
     tl.store(row + OVER * channels, over)
     tl.store(row + REST * channels, rest)
-    row += COEFFICIENTS * channels
-    tl.store(row, tl.load(a_ptr + channel).to(tl.float64))
-    tl.store(row + channels, tl.load(b_ptr + channel).to(tl.float64))
-    tl.store(row + 2 * channels, tl.load(c_ptr + channel).to(tl.float64))
-    tl.store(row + 3 * channels, tl.load(c1_ptr + channel).to(tl.float64))
-    tl.store(row + 4 * channels, tl.load(c2_ptr + channel).to(tl.float64))
     if TRACKED:
-        before = tl.load(mean_ptr + channel).to(tl.float64)
-        tl.store(mean_ptr + channel, before + momentum * (mean - before))
-        before = tl.load(var_ptr + channel).to(tl.float64)
+        tl.store(mean_ptr + channel, mean_before + momentum * (mean - mean_before))
         unbiased = variance * (positions / (positions - 1.0))
-        tl.store(var_ptr + channel, before + momentum * (unbiased - before))
+        tl.store(var_ptr + channel, var_before + momentum * (unbiased - var_before))
         if channel == 0:
             tl.store(batches_ptr, tl.load(batches_ptr) + 1)
 
@@ -161,7 +167,8 @@ def norm_forward(
     t_outer, t_channel, t_inner, r_outer, r_channel, r_inner, y_outer, y_channel, y_inner, eps,
     HOW: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
-    if HOW.OVERLAP:
+    # In training, normal forms are made while settle runs; norm_of waits for it.
+    if HOW.OVERLAP and HOW.NORM == FROZEN:
         gdc_wait()
     walk = walk_of(channels, positions, share, inner, HOW)
     t = Strided(t_ptr, t_outer, t_channel, t_inner)
@@ -187,7 +194,8 @@ def norm_backward(
     g_outer, g_channel, g_inner, out_outer, out_channel, out_inner,
     HOW: tl.constexpr, ALONE: tl.constexpr,
 ):  # fmt: skip
-    if HOW.OVERLAP:
+    # The second walk gets ready while norm_finish runs; norm_of waits for it.
+    if HOW.OVERLAP and HOW.NORM != ONWARD:
         gdc_wait()
         gdc_launch_dependents()
     walk = walk_of(channels, positions, share, inner, HOW)
@@ -227,12 +235,14 @@ def norm_finish(
     if HOW.OVERLAP:
         gdc_wait()  # until the sums are there
         gdc_launch_dependents()
-    totals = totals_of(sums_ptr, 0, channel, shares, SHARES, HOW)
-    d_a, d_b, d_c = sum_of(by_a * totals), sum_of(by_b * totals), sum_of(by_c * totals)
-    d_c1, d_c2 = sum_of(by_c1 * totals), sum_of(by_c2 * totals)
+    own = columns_of(sums_ptr, 0, channel, shares, SHARES, HOW)
+    last = columns_of(sums_ptr, 1, channel, shares, SHARES, HOW)
+    totals, last = tl.reduce((own, last), 1, plus_two)
+    d_a, d_b, d_c, d_c1, d_c2, all, along, _ = sums_of(
+        by_a * totals, by_b * totals, by_c * totals, by_c1 * totals, by_c2 * totals,
+        only(last, 6), only(last, 7), tl.zeros_like(last),
+    )  # fmt: skip
     d_a, d_b, d_c, d_c1, d_c2 = limited(d_a, d_b, d_c, d_c1, d_c2, MAX_GRAD_NORM)
-    last = totals_of(sums_ptr, 1, channel, shares, SHARES, HOW)
-    all, along = one_of(last, 6), one_of(last, 7)
     d_weight = over * (along - rest * all)
     at = grads_ptr + channel
     tl.store(at, narrow(d_weight, grads_ptr, DOUBLE), mask)

@@ -390,7 +390,7 @@ def forward_alone(
 
 
 @triton.jit
-def _plus(a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7):
+def plus_eight(a0, a1, a2, a3, a4, a5, a6, a7, b0, b1, b2, b3, b4, b5, b6, b7):
     return a0 + b0, a1 + b1, a2 + b2, a3 + b3, a4 + b4, a5 + b5, a6 + b6, a7 + b7
 
 
@@ -402,11 +402,11 @@ def summed(s0, s1, s2, s3, s4, s5, s6, s7, HOW: tl.constexpr):
         s4, s5, s6, s7 = tl.sum(s4, 1), tl.sum(s5, 1), tl.sum(s6, 1), tl.sum(s7, 1)
         s0, s1, s2, s3 = _wide(s0), _wide(s1), _wide(s2), _wide(s3)
         s4, s5, s6, s7 = _wide(s4), _wide(s5), _wide(s6), _wide(s7)
-    return tl.reduce((s0, s1, s2, s3, s4, s5, s6, s7), 0, _plus)
+    return tl.reduce((s0, s1, s2, s3, s4, s5, s6, s7), 0, plus_eight)
 
 
 @triton.jit
-def _plus_two(a0, a1, b0, b1):
+def plus_two(a0, a1, b0, b1):
     return a0 + b0, a1 + b1
 
 
@@ -415,7 +415,7 @@ def summed_two(s0, s1, HOW: tl.constexpr):
     # The same of two.
     if not HOW.LANES:
         s0, s1 = _wide(tl.sum(s0, 1)), _wide(tl.sum(s1, 1))
-    return tl.reduce((s0, s1), 0, _plus_two)
+    return tl.reduce((s0, s1), 0, plus_two)
 
 
 @triton.jit
