@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
@@ -168,12 +169,15 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _driver(built: Path) -> Iterator[Driver]:
     np = pytest.importorskip("numpy")
     made = Driver()
+    operator = torch.ops.deu.forward.default
+    whole = operator._op
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr(_triton_launch.Launch, "described", lambda launch: made.describe(launch))
         patch.setattr(_triton_launch, "_plans", {})
         _launcher.use(built, "cpu", made.launch, made.stream)
         yield made
     _launcher.release()
+    assert operator._op is whole
 
 
 @pytest.fixture
@@ -311,13 +315,50 @@ def test_batch_norm_and_a_unit_in_one(
 
     # By the operators, as compiled graphs call them.
     norm = copied(norm)
-    found, kept = torch.ops.deu.norm_forward(x, r, *norm, *units, options.packed())
+    ops, packed = torch.ops.deu, options.packed()
+    assert torch.equal(ops.norm_value.default(x, r, *norm, *units, packed), frozen)
+    assert driver.took() == ["norm_forward"]
+    found, kept = ops.norm_forward.default(x, r, *norm, *units, packed)
     assert torch.equal(found, y)
-    results = torch.ops.deu.norm_backward(grad, kept, x, r, options.packed())
+    results = ops.norm_backward.default(grad, kept, x, r, packed)
     expected = (grad_x, x.new_empty(0) if r is None else grad_r, grads)
     for a, b in zip(results, expected, strict=True):
         assert torch.equal(a, b)
     assert driver.took() == FORWARD + BACKWARD
+
+
+def test_operators_have_a_shortcut(driver: Driver) -> None:
+    """Which hands on all that is not plain, and by which PyTorch finds them as before."""
+    t, units, options = torch.randn(2, UNITS), every_subspace(UNITS, torch.float32), settings()
+    grad = torch.randn_like(t)
+    y, *grads = make(driver, t, units, options, grad)
+    given = (t, *units, options.packed())
+    value, forward, backward = (
+        getattr(torch.ops.deu, name).default for name in ("value", "forward", "backward")
+    )
+    assert forward._op is not _launcher._whole["forward"]
+    assert hash(forward) == hash(_launcher._whole["forward"])
+    with torch.profiler.profile(acc_events=True) as seen:
+        observed = value(*given)
+    assert "deu::value" in {event.key for event in seen.key_averages()}
+    named = value(**dict(zip(("t", *NAMES, "settings"), given, strict=True)))
+    found, forms = forward(*given)
+    for each in (observed, named, value(*given), found):
+        assert torch.equal(each, y)
+    assert driver.took() == ["forward"] * 4
+    for a, b in zip(backward(grad, forms, *given), grads, strict=True):
+        assert torch.equal(a, b)
+    assert driver.took() == ["backward", "finish"]
+
+    with FakeTensorMode() as mode:
+        assert isinstance(value(*map(mode.from_tensor, given[:-1]), given[-1]), FakeTensor)
+    other = options._replace(bound=7.0).packed()
+    torch.testing.assert_close(value(*given[:-1], other), y, rtol=1e-5, atol=1e-5)
+    assert driver.took() == []  # by Python
+    with pytest.raises(RuntimeError, match="settings"):
+        value(*given[:-1])
+    with pytest.raises(RuntimeError, match="'a'"):
+        value(t, None, *given[2:])
 
 
 def test_gradients_of_gradients_of_both_in_one(

@@ -38,6 +38,9 @@ _FLAGS = ("-std=c++2a", "-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden",
 _ABI = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
 _STALE = 900  # seconds after which another process's build is taken for dead
 
+_OPERATORS = ("value", "forward", "backward", "norm_value", "norm_forward", "norm_backward")
+_whole: dict[str, Any] = {}  # those for which the launcher has a shortcut, as they were
+
 Kernel = tuple[int, int, int, int, bool, bytes]  # what the launcher has to know of one
 
 call: Callable[[Tensor, tuple[Tensor, ...], Settings], Tensor | None] | None = None
@@ -230,6 +233,10 @@ def use(path: Path, device: str, launch: Any, stream: Any) -> None:
     addresses = (ctypes.cast(f, ctypes.c_void_p).value for f in (launch, stream))
     module.use(device, *addresses, _backward, _norm_backward, _norm_rows)
     _module, call, call_norm = module, module.call, module.call_norm
+    for name in _OPERATORS:
+        operator = getattr(torch.ops.deu, name).default
+        _whole[name] = operator._op
+        operator._op = module.shortened(name, operator._op)
 
 
 def release() -> None:
@@ -237,6 +244,9 @@ def release() -> None:
     global call, call_norm, _module
     if _module is not None:
         call = call_norm = None
+        for name, whole in _whole.items():
+            getattr(torch.ops.deu, name).default._op = whole
+        _whole.clear()
         _module.release()
         _module = None
 

@@ -105,17 +105,12 @@ def _may_be_one(norm: Any, unit: Any, input: Tensor, residual: Tensor | None) ->
 
 def _batch_norm(norm: Any) -> BatchNorm:
     p, buffers = norm._parameters, norm._buffers
-    if norm.training and not norm.track_running_stats:
-        return BatchNorm(p["weight"], p["bias"], None, None, None, norm.momentum, norm.eps)
-    return BatchNorm(
-        p["weight"],
-        p["bias"],
-        buffers["running_mean"],
-        buffers["running_var"],
-        buffers["num_batches_tracked"],
-        norm.momentum,
-        norm.eps,
-    )
+    mean, var, batches = None, None, None
+    if not norm.training or norm.track_running_stats:
+        mean, var = buffers["running_mean"], buffers["running_var"]
+    if norm.training and norm.track_running_stats:
+        batches = buffers["num_batches_tracked"]
+    return BatchNorm(p["weight"], p["bias"], mean, var, batches, norm.momentum, norm.eps)
 
 
 def _is_like(x: Tensor, other: Tensor) -> bool:

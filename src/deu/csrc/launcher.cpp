@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -87,6 +88,14 @@ bool ordinary(const Tensor& t) {
       kAutocast | c10::DispatchKeySet({Dispatch::Dense, Dispatch::AutogradFunctionality,
                                        Dispatch::ADInplaceOrView});
   return within(t.key_set(), known);
+}
+
+// Whether it is an ordinary tensor, or None where there need not be one.
+bool taken(PyObject* from, Tensor& to, bool optional = false) {
+  if (optional && from == Py_None) return true;
+  if (!THPVariable_CheckExact(from) || !ordinary(THPVariable_Unpack(from))) return false;
+  to = THPVariable_Unpack(from);
+  return true;
 }
 
 struct DEU : public torch::autograd::Function<DEU> {
@@ -169,19 +178,14 @@ bool nobody_listens() {
 // call(t, (a, b, c, c1, c2), settings): y, or None if Python has to do it.
 PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   HANDLE_TH_ERRORS
-  if (count != 3 || !PyTuple_Check(arguments[1]) || PyTuple_GET_SIZE(arguments[1]) != 5)
-    Py_RETURN_NONE;
-  auto usable = [](PyObject* x) {
-    return THPVariable_CheckExact(x) && ordinary(THPVariable_Unpack(x));
-  };
-  if (!usable(arguments[0]) || !nobody_listens()) Py_RETURN_NONE;
-  const Tensor& t = THPVariable_Unpack(arguments[0]);
+  Tensor t;
   Tensors units;
+  if (count != 3 || !PyTuple_Check(arguments[1]) || PyTuple_GET_SIZE(arguments[1]) != 5 ||
+      !taken(arguments[0], t) || !nobody_listens())
+    Py_RETURN_NONE;
   bool grads = t.requires_grad();
   for (size_t i = 0; i < 5; ++i) {
-    PyObject* p = PyTuple_GET_ITEM(arguments[1], i);
-    if (!usable(p)) Py_RETURN_NONE;
-    units[i] = THPVariable_Unpack(p);
+    if (!taken(PyTuple_GET_ITEM(arguments[1], i), units[i])) Py_RETURN_NONE;
     grads |= units[i].requires_grad();
   }
   PyObject* number = PyDict_GetItemWithError(numbers_of_settings, arguments[2]);
@@ -217,29 +221,23 @@ PyObject* call_norm(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 6 || !PyTuple_Check(arguments[2]) || PyTuple_GET_SIZE(arguments[2]) != 7 ||
       !PyTuple_Check(arguments[3]) || PyTuple_GET_SIZE(arguments[3]) != 5 || !nobody_listens())
     Py_RETURN_NONE;
-  bool grads = false;
-  // Whether it is a tensor that can be taken as it is, or None.
-  auto taken = [&](PyObject* from, Tensor& to) {
-    if (from == Py_None) return true;
-    if (!THPVariable_CheckExact(from) || !ordinary(THPVariable_Unpack(from))) return false;
-    to = THPVariable_Unpack(from);
-    grads |= to.requires_grad();
-    return true;
-  };
   Tensor x, residual;
   BatchNorm norm;
   Tensors units;
-  if (!taken(arguments[0], x) || !taken(arguments[1], residual)) Py_RETURN_NONE;
+  if (!taken(arguments[0], x) || !taken(arguments[1], residual, true)) Py_RETURN_NONE;
+  bool grads = x.requires_grad() || (residual.defined() && residual.requires_grad());
   Tensor* parts[] = {&norm.weight, &norm.bias, &norm.mean, &norm.var, &norm.batches};
-  for (size_t i = 0; i < 5; ++i)
-    if (!taken(PyTuple_GET_ITEM(arguments[2], i), *parts[i]) ||
+  for (size_t i = 0; i < 5; ++i) {
+    if (!taken(PyTuple_GET_ITEM(arguments[2], i), *parts[i], i >= 2) ||
         !taken(PyTuple_GET_ITEM(arguments[3], i), units[i]))
       Py_RETURN_NONE;
+    grads |= units[i].requires_grad() || (parts[i]->defined() && parts[i]->requires_grad());
+  }
   norm.momentum = PyFloat_AsDouble(PyTuple_GET_ITEM(arguments[2], 5));
   norm.eps = PyFloat_AsDouble(PyTuple_GET_ITEM(arguments[2], 6));
   PyObject* number = PyDict_GetItemWithError(numbers_of_settings, arguments[4]);
   if (PyErr_Occurred()) return nullptr;
-  if (!number || !x.defined()) Py_RETURN_NONE;
+  if (!number) Py_RETURN_NONE;
   const int64_t settings = PyLong_AsLongLong(number);
   const bool frozen = arguments[5] == Py_True;
   grads &= at::GradMode::is_enabled();
@@ -270,11 +268,15 @@ std::unordered_map<std::string, int64_t> numbers_of_packed;
 
 constexpr size_t kSettings = 1;  // in one text, which comes last
 
-std::optional<int64_t> number_of(const torch::jit::Stack& stack) {
+std::optional<int64_t> number_of(const std::string& packed) {
   std::lock_guard<std::mutex> lock(settings_mutex);
-  auto found = numbers_of_packed.find(stack.back().toStringRef());
+  auto found = numbers_of_packed.find(packed);
   if (found == numbers_of_packed.end()) return std::nullopt;
   return found->second;
+}
+
+std::optional<int64_t> number_of(const torch::jit::Stack& stack) {
+  return number_of(stack.back().toStringRef());
 }
 
 // The last of an operator's tensors: t, a, b, c, c1, c2.
@@ -373,6 +375,167 @@ void register_operators() {
       __LINE__);  // they have no gradients
   for (auto* name : {"value", "forward", "backward", "norm_value", "norm_forward", "norm_backward"})
     autograd.impl(name, CppFunction::makeFallthrough());
+}
+
+// ---- operators as compiled graphs call them -------------------------------------------------
+
+// PyTorch takes longer to match an operator's arguments than all the rest of a launch.  So what
+// calls it from Python asks one of these first, which hands on whatever is not plain.
+
+using Arguments = PyObject* const*;
+using Shortcut = PyObject* (*)(Arguments);  // null without an error: not by it
+
+std::optional<int64_t> number_of(PyObject* packed) {
+  Py_ssize_t size;
+  const char* text = PyUnicode_Check(packed) ? PyUnicode_AsUTF8AndSize(packed, &size) : nullptr;
+  if (!text) return std::nullopt;
+  return number_of(std::string(text, size));
+}
+
+// What a launch makes, while Python goes on elsewhere.
+template <class Make>
+auto meanwhile(Make make) {
+  pybind11::gil_scoped_release without;
+  at::AutoDispatchBelowAutograd below;
+  return make();
+}
+
+template <class... Results>
+PyObject* wrapped_all(Results&&... results) {
+  Owned tuple{PyTuple_New(sizeof...(results))};
+  if (!tuple.object) return nullptr;
+  Py_ssize_t i = 0;
+  (PyTuple_SET_ITEM(tuple.object, i++, wrapped(results)), ...);
+  return std::exchange(tuple.object, nullptr);
+}
+
+template <bool keep>
+PyObject* forward_shortcut(Arguments given) {
+  Tensor t;
+  Tensors units;
+  auto settings = number_of(given[6]);
+  if (!settings || !taken(given[0], t)) return nullptr;
+  for (size_t i = 0; i < 5; ++i)
+    if (!taken(given[1 + i], units[i])) return nullptr;
+  auto made = meanwhile([&] { return forward(t, units, *settings, keep); });
+  if (!made) return nullptr;
+  return keep ? wrapped_all(made->y, made->forms) : wrapped(made->y);
+}
+
+PyObject* backward_shortcut(Arguments given) {
+  Tensor grad, forms, t;
+  Tensors units;
+  auto settings = number_of(given[8]);
+  if (!settings || !taken(given[0], grad) || !taken(given[1], forms) || !taken(given[2], t))
+    return nullptr;
+  for (size_t i = 0; i < 5; ++i)
+    if (!taken(given[3 + i], units[i])) return nullptr;
+  auto grads = meanwhile([&] { return backward(grad, t, units, forms, *settings, false); });
+  if (!grads) return nullptr;
+  auto& g = *grads;
+  return wrapped_all(g[0], g[1], g[2], g[3], g[4], g[5]);
+}
+
+template <bool frozen>
+PyObject* norm_forward_shortcut(Arguments given) {
+  Tensor x, residual;
+  BatchNorm norm;
+  Tensors units;
+  auto settings = number_of(given[14]);
+  if (!settings || !taken(given[0], x) || !taken(given[1], residual, true)) return nullptr;
+  Tensor* parts[] = {&norm.weight, &norm.bias, &norm.mean, &norm.var, &norm.batches};
+  for (size_t i = 0; i < 5; ++i)
+    if (!taken(given[2 + i], *parts[i], i >= 2) || !taken(given[9 + i], units[i])) return nullptr;
+  if (!PyFloat_Check(given[7]) || !PyFloat_Check(given[8])) return nullptr;
+  norm.momentum = PyFloat_AS_DOUBLE(given[7]);
+  norm.eps = PyFloat_AS_DOUBLE(given[8]);
+  auto made =
+      meanwhile([&] { return norm_forward(x, residual, norm, units, *settings, frozen); });
+  if (!made) return nullptr;
+  return frozen ? wrapped(made->y) : wrapped_all(made->y, made->saved);
+}
+
+PyObject* norm_backward_shortcut(Arguments given) {
+  Tensor grad, saved, x, residual;
+  auto settings = number_of(given[4]);
+  if (!settings || !taken(given[0], grad) || !taken(given[1], saved) || !taken(given[2], x) ||
+      !taken(given[3], residual, true))
+    return nullptr;
+  auto found = meanwhile([&] { return norm_backward(grad, saved, x, residual, *settings); });
+  if (!found) return nullptr;
+  if (!found->residual.defined()) found->residual = at::empty({0}, x.options());
+  return wrapped_all(found->x, found->residual, found->parameters);
+}
+
+struct Operator {
+  PyObject_HEAD
+  vectorcallfunc call;
+  PyObject* whole;  // the operator by PyTorch
+  Shortcut shortcut;
+  Py_ssize_t count;
+};
+
+PyObject* call_operator(PyObject* self, PyObject* const* arguments, size_t count,
+                        PyObject* keywords) {
+  HANDLE_TH_ERRORS
+  auto* op = reinterpret_cast<Operator*>(self);
+  const bool plain = PyVectorcall_NARGS(count) == op->count && !keywords && nobody_listens() &&
+                     !at::hasCallbacks();
+  if (plain) {
+    if (PyObject* found = op->shortcut(arguments)) return found;
+    if (PyErr_Occurred()) return nullptr;
+  }
+  return PyObject_Vectorcall(op->whole, arguments, count, keywords);
+  END_HANDLE_TH_ERRORS
+}
+
+// PyTorch looks operators up by this.
+Py_hash_t hash_of_operator(PyObject* self) {
+  return PyObject_Hash(reinterpret_cast<Operator*>(self)->whole);
+}
+
+PyTypeObject operator_type = [] {
+  PyTypeObject type{PyVarObject_HEAD_INIT(nullptr, 0)};
+  type.tp_name = "deu_launcher.Operator";
+  type.tp_basicsize = sizeof(Operator);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL;
+  type.tp_vectorcall_offset = offsetof(Operator, call);
+  type.tp_call = PyVectorcall_Call;
+  type.tp_hash = hash_of_operator;
+  return type;
+}();
+
+struct Known {
+  const char* name;
+  Shortcut shortcut;
+  Py_ssize_t count;
+};
+constexpr Known kOperators[] = {
+    {"value", forward_shortcut<false>, 7},
+    {"forward", forward_shortcut<true>, 7},
+    {"backward", backward_shortcut, 9},
+    {"norm_value", norm_forward_shortcut<true>, 15},
+    {"norm_forward", norm_forward_shortcut<false>, 15},
+    {"norm_backward", norm_backward_shortcut, 5},
+};
+
+// shortened(name, operator): the same with a shortcut
+PyObject* shortened(PyObject*, PyObject* arguments) {
+  const char* name;
+  PyObject* whole;
+  if (!PyArg_ParseTuple(arguments, "sO", &name, &whole)) return nullptr;
+  for (auto& known : kOperators)
+    if (!std::strcmp(name, known.name)) {
+      auto* made = PyObject_New(Operator, &operator_type);
+      if (!made) return nullptr;
+      Py_INCREF(whole);
+      made->call = call_operator;
+      made->whole = whole;
+      made->shortcut = known.shortcut;
+      made->count = known.count;
+      return reinterpret_cast<PyObject*>(made);
+    }
+  return PyErr_Format(PyExc_ValueError, "deu has no operator %s", name);
 }
 
 // ---- what Python calls ----------------------------------------------------------------------
@@ -525,6 +688,7 @@ PyMethodDef methods[] = {
     {"call_norm", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_norm)),
      METH_FASTCALL, ""},
     {"use", use, METH_VARARGS, ""},
+    {"shortened", shortened, METH_VARARGS, ""},
     {"keep_forward", keep_forward, METH_VARARGS, ""},
     {"keep_backward", keep_backward, METH_VARARGS, ""},
     {"keep_norm_forward", keep_norm_forward, METH_VARARGS, ""},
@@ -541,6 +705,6 @@ PyModuleDef module{PyModuleDef_HEAD_INIT, "deu_launcher", nullptr, -1, methods};
 PyMODINIT_FUNC PyInit_deu_launcher() {
   numbers_of_settings = PyDict_New();
   settings_by_number = PyList_New(0);
-  if (!numbers_of_settings || !settings_by_number) return nullptr;
+  if (!numbers_of_settings || !settings_by_number || PyType_Ready(&operator_type)) return nullptr;
   return PyModule_Create(&module);
 }
