@@ -20,6 +20,7 @@ _UNITS = (
     "deu random",
     "deu paper",
     "deu one subspace",
+    "deu pulled subspace",
     "deu ten subspaces",
 )
 _FEW = ("copy", "GELU", "PReLU", "deu", "deu trained", "deu waves", "deu ten subspaces")

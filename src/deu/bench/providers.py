@@ -29,7 +29,7 @@ TEN = (
     (1.0, 2.0, 1.001),
     (0.4, 1.3, 0.5),
 )
-OSCILLATING = TEN[7]
+OSCILLATING, PULLED = TEN[7], TEN[2]  # the second's a is pulled outward, as of seven of the ten
 
 
 # What training made of the default start, least and most over 1,584 units of an MLP and a CNN on
@@ -163,6 +163,7 @@ PROVIDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "deu relu": lambda features, dim: DEU(features, dim=dim, init="relu"),
     "deu paper": lambda features, dim: DEU(features, dim=dim, init="random", solution="paper"),
     "deu one subspace": lambda features, dim: units(features, dim, (OSCILLATING,)),
+    "deu pulled subspace": lambda features, dim: units(features, dim, (PULLED,)),
     "deu ten subspaces": lambda features, dim: units(features, dim, TEN),
     "reference": lambda features, dim: Reference(DEU(features, dim=dim)),
     "reference compiled": lambda features, dim: compiled(Reference(DEU(features, dim=dim))),
