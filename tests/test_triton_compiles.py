@@ -23,11 +23,11 @@ from deu import _launcher
 sys.path.insert(0, sys.argv[1])
 import machine_code
 
-dtype, (chip, batch) = getattr(torch, sys.argv[3]), map(int, sys.argv[5:])
-kernels = machine_code.compiled(sys.argv[2], dtype, sys.argv[4], chip, batch)
+dtype, (chip, batch, norm) = getattr(torch, sys.argv[3]), map(int, sys.argv[5:])
+kernels = machine_code.compiled(sys.argv[2], dtype, sys.argv[4], chip, batch, bool(norm))
 for name, (launch, tensors, made) in kernels.items():
-    assert made.metadata.name == name
-    print(name, machine_code.describe(made.asm["cubin"]))
+    assert made.metadata.name == name.partition(",")[0]
+    print(made.metadata.name, machine_code.describe(made.asm["cubin"]))
     # What the launcher would launch it with has as many parameters as the kernel takes.
     entry = made.asm["ptx"].partition(".entry")[2].partition("{")[0]
     made.function, count = 1, len(re.findall(r"\\.param", entry))
@@ -39,16 +39,20 @@ for name, (launch, tensors, made) in kernels.items():
 """
 
 
+UNIT = ["forward", "backward", "finish"]
+NORM = ["measure", "settle", "norm_forward"]
+NORM += ["norm_backward", "norm_finish", "norm_backward", "norm_forward"]
+
+
 @pytest.mark.parametrize(
-    ("solution", "dtype", "layout", "chip", "batch"),
+    ("solution", "dtype", "layout", "chip", "batch", "names"),
     [
-        ("continuous", "float32", "contiguous", 90, 256),
-        ("continuous", "bfloat16", "channels_last", 80, 8),
-        ("paper", "float32", "channels_last", 80, 256),
-        ("paper", "bfloat16", "contiguous", 90, 8),
+        ("continuous", "float32", "contiguous", 80, 256, UNIT),
+        ("continuous", "bfloat16", "channels_last", 90, 8, NORM),
+        ("paper", "float32", "channels_last", 90, 256, UNIT),
     ],
 )
-def test_kernels_compile(solution, dtype, layout, chip, batch, tmp_path: Path):
+def test_kernels_compile(solution, dtype, layout, chip, batch, names, tmp_path: Path):
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     environment["TRITON_CACHE_DIR"] = str(tmp_path)
     done = subprocess.run(
@@ -62,7 +66,7 @@ def test_kernels_compile(solution, dtype, layout, chip, batch, tmp_path: Path):
             solution,
             dtype,
             layout,
-            *map(str, (chip, batch)),
+            *map(str, (chip, batch, int(names is NORM))),
         ],
         env=environment,
         capture_output=True,
@@ -72,5 +76,5 @@ def test_kernels_compile(solution, dtype, layout, chip, batch, tmp_path: Path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     kernels = re.findall(r"^(\w+) \d+ registers", done.stdout, re.M)
-    assert kernels == ["forward", "backward", "finish"], done.stdout
+    assert kernels == names, done.stdout
     assert len(re.findall(r"^ .* instructions", done.stdout, re.M)) > 6  # loops, a kind each

@@ -24,7 +24,7 @@ class Settings(NamedTuple):
     def packed(self) -> str:
         """All of it in one text: operators take eight arguments in the time of three tensors."""
         dim, solution, *numbers, training = self
-        return f"{dim} {solution} {' '.join(repr(float(x)) for x in numbers)} {int(training)}"
+        return f"{int(dim)} {solution} {' '.join(repr(float(x)) for x in numbers)} {int(training)}"
 
 
 @functools.lru_cache

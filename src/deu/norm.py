@@ -93,6 +93,7 @@ def _may_be_one(norm: Any, unit: Any, input: Tensor, residual: Tensor | None) ->
         and norm._parameters["weight"] is not None
         and norm._parameters["bias"] is not None
         and norm.momentum is not None
+        and (norm._buffers["num_batches_tracked"] is not None or not norm.track_running_stats)
         # What is frozen has no backward here; and of one value there is no deviation.
         and (input.numel() > n if norm.training else not torch.is_grad_enabled())
         and (residual is None or _is_like(residual, input))

@@ -70,6 +70,8 @@ std::optional<NormResult> norm_forward(const Tensor& x, const Tensor& residual,
   if (!plain(x, units) || !beside(residual, x)) return std::nullopt;
   for (auto* p : {&norm.weight, &norm.bias, &norm.mean, &norm.var, &norm.batches})
     if (!usable(*p, x)) return std::nullopt;
+  const bool counted = norm.batches.defined() && norm.batches.scalar_type() == at::kLong;
+  if (!frozen && norm.mean.defined() && !(norm.var.defined() && counted)) return std::nullopt;
   for (auto* p : {&norm.weight, &norm.bias, &norm.mean, &norm.var, &units[0], &units[1], &units[2],
                   &units[3], &units[4]})
     if (p->defined() && (p->scalar_type() != at::kFloat || p->numel() != x.size(1)))

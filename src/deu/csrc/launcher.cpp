@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -480,7 +481,7 @@ PyObject* call_operator(PyObject* self, PyObject* const* arguments, size_t count
   HANDLE_TH_ERRORS
   auto* op = reinterpret_cast<Operator*>(self);
   const bool plain = PyVectorcall_NARGS(count) == op->count && !keywords && nobody_listens() &&
-                     !at::hasCallbacks();
+                     !at::hasCallbacks() && !at::impl::torch_function_mode_enabled();
   if (plain) {
     if (PyObject* found = op->shortcut(arguments)) return found;
     if (PyErr_Occurred()) return nullptr;
@@ -494,6 +495,11 @@ Py_hash_t hash_of_operator(PyObject* self) {
   return PyObject_Hash(reinterpret_cast<Operator*>(self)->whole);
 }
 
+void free_operator(PyObject* self) {
+  Py_XDECREF(reinterpret_cast<Operator*>(self)->whole);
+  PyObject_Free(self);
+}
+
 PyTypeObject operator_type = [] {
   PyTypeObject type{PyVarObject_HEAD_INIT(nullptr, 0)};
   type.tp_name = "deu_launcher.Operator";
@@ -502,6 +508,7 @@ PyTypeObject operator_type = [] {
   type.tp_vectorcall_offset = offsetof(Operator, call);
   type.tp_call = PyVectorcall_Call;
   type.tp_hash = hash_of_operator;
+  type.tp_dealloc = free_operator;
   return type;
 }();
 
@@ -565,13 +572,14 @@ PyObject* use(PyObject*, PyObject* arguments) {
 }
 
 int64_t remember(PyObject* settings) {
+  Owned packed{PyObject_CallMethod(settings, "packed", nullptr)};
+  const char* text = packed.object ? PyUnicode_AsUTF8(packed.object) : nullptr;
+  if (!text) throw python_error();
   if (PyObject* number = PyDict_GetItemWithError(numbers_of_settings, settings))
     return PyLong_AsLongLong(number);
   if (PyErr_Occurred()) throw python_error();
-  Owned packed{PyObject_CallMethod(settings, "packed", nullptr)};
-  const char* text = packed.object ? PyUnicode_AsUTF8(packed.object) : nullptr;
   Owned number{PyLong_FromSsize_t(PyList_GET_SIZE(settings_by_number))};
-  if (!text || !number.object || PyList_Append(settings_by_number, settings) ||
+  if (!number.object || PyList_Append(settings_by_number, settings) ||
       PyDict_SetItem(numbers_of_settings, settings, number.object))
     throw python_error();
   std::lock_guard<std::mutex> lock(settings_mutex);
