@@ -284,7 +284,7 @@ def keep_norm_forward(
     ``norm`` is its running mean, if it is tracked, momentum, eps and whether it is frozen; of
     ``sizes`` the first is that of the sums.
     """
-    return _tell("keep_norm_forward", (x, residual, *norm, settings, *sizes), launches, True)
+    return _tell("keep_norm_forward", (x, residual, *norm, settings, *sizes), launches)
 
 
 def keep_norm_backward(
@@ -295,19 +295,17 @@ def keep_norm_backward(
     sums: int,
     launches: tuple[Any, ...],
 ) -> bool:
-    return _tell("keep_norm_backward", (grad, x, residual, settings, sums), launches, True)
+    return _tell("keep_norm_backward", (grad, x, residual, settings, sums), launches)
 
 
-def _tell(
-    function: str, call: tuple[Any, ...], launches: tuple[Any, ...], as_one: bool = False
-) -> bool:
+def _tell(function: str, call: tuple[Any, ...], launches: tuple[Any, ...]) -> bool:
     global problem
     if not _loaded():
         return False
     try:
         kernels = tuple(launch.described() for launch in launches)
         if None not in kernels:
-            getattr(_module, function)(*call, *((kernels,) if as_one else kernels))
+            getattr(_module, function)(*call, kernels)
     except Exception as error:  # then Python goes on doing it
         problem = error
     return True

@@ -604,30 +604,34 @@ Kernel kernel_of(PyObject* description) {
   return kernel;
 }
 
-// keep_forward(t, a, settings, whether forms are kept, their size, kernel)
+Kernel kernel_of(PyObject* descriptions, Py_ssize_t i) {
+  return kernel_of(PyTuple_GET_ITEM(descriptions, i));
+}
+
+// keep_forward(t, a, settings, whether forms are kept, their size, kernels)
 PyObject* keep_forward(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
-  PyObject *t, *a, *settings, *kernel;
+  PyObject *t, *a, *settings, *kernels;
   int keep;
   long long forms;
-  if (!PyArg_ParseTuple(arguments, "OOOpLO", &t, &a, &settings, &keep, &forms, &kernel))
+  if (!PyArg_ParseTuple(arguments, "OOOpLO", &t, &a, &settings, &keep, &forms, &kernels))
     return nullptr;
   forward_plans.keep(key_of(THPVariable_Unpack(t), THPVariable_Unpack(a), remember(settings), keep),
-                     {kernel_of(kernel), forms});
+                     {kernel_of(kernels, 0), forms});
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
 
-// keep_backward(grad, t, a, settings, size of the sums, kernel, last step)
+// keep_backward(grad, t, a, settings, size of the sums, kernels)
 PyObject* keep_backward(PyObject*, PyObject* arguments) {
   HANDLE_TH_ERRORS
-  PyObject *grad, *t, *a, *settings, *kernel, *finish;
+  PyObject *grad, *t, *a, *settings, *kernels;
   long long sums;
-  if (!PyArg_ParseTuple(arguments, "OOOOLOO", &grad, &t, &a, &settings, &sums, &kernel, &finish))
+  if (!PyArg_ParseTuple(arguments, "OOOOLO", &grad, &t, &a, &settings, &sums, &kernels))
     return nullptr;
   backward_plans.keep(key_of(THPVariable_Unpack(grad), THPVariable_Unpack(t),
                              THPVariable_Unpack(a), remember(settings)),
-                      {kernel_of(kernel), kernel_of(finish), sums});
+                      {kernel_of(kernels, 0), kernel_of(kernels, 1), sums});
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
@@ -651,10 +655,10 @@ PyObject* keep_norm_forward(PyObject*, PyObject* arguments) {
   NormForward plan;
   plan.sums = sums, plan.saved = saved;
   if (!frozen) {
-    plan.measure = kernel_of(PyTuple_GetItem(kernels, 0));
-    plan.settle = kernel_of(PyTuple_GetItem(kernels, 1));
+    plan.measure = kernel_of(kernels, 0);
+    plan.settle = kernel_of(kernels, 1);
   }
-  plan.forward = kernel_of(PyTuple_GetItem(kernels, PyTuple_GET_SIZE(kernels) - 1));
+  plan.forward = kernel_of(kernels, PyTuple_GET_SIZE(kernels) - 1);
   norm_forward_plans.keep(norm_key_of(THPVariable_Unpack(x), tensor_or_none(residual),
                                       remember(settings), norm, frozen),
                           std::move(plan));
@@ -672,8 +676,7 @@ PyObject* keep_norm_backward(PyObject*, PyObject* arguments) {
   norm_backward_plans.keep(
       norm_key_of(THPVariable_Unpack(grad), THPVariable_Unpack(x), tensor_or_none(residual),
                   remember(settings)),
-      {kernel_of(PyTuple_GetItem(kernels, 0)), kernel_of(PyTuple_GetItem(kernels, 1)),
-       kernel_of(PyTuple_GetItem(kernels, 2)), sums});
+      {kernel_of(kernels, 0), kernel_of(kernels, 1), kernel_of(kernels, 2), sums});
   Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
