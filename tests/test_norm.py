@@ -25,7 +25,7 @@ from deu._settings import Settings
 from deu._triton_normed import BatchNorm
 
 from .conftest import GPU, NAMES
-from .test_triton import DEVICE, TOLERANCE, _exact_interpreter, relative  # noqa: F401
+from .test_triton import DEVICE, TOLERANCE, _exact_interpreter, captured, relative  # noqa: F401
 
 pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = pytest.mark.skipif(
@@ -456,18 +456,11 @@ def test_a_cuda_graph_captures_a_step() -> None:
         y = one(x, r)
         return [y, *torch.autograd.grad(y, wanted, grad)]
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        once()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = once()
+    graph, kept = captured(once)
     batches = int(one.norm.num_batches_tracked)
     with torch.no_grad():
         x.normal_()
     graph.replay()
     assert one.norm.num_batches_tracked == batches + 1
-    for a, b in zip(captured, once(), strict=True):
+    for a, b in zip(kept, once(), strict=True):
         assert torch.equal(a, b)

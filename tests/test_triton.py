@@ -740,6 +740,19 @@ def test_autocast_gives_what_it_gets() -> None:
     assert made.a.grad.dtype == torch.float32
 
 
+def captured(once: Callable[[], list[Tensor]]) -> tuple[torch.cuda.CUDAGraph, list[Tensor]]:
+    """A CUDA graph of a call that has been made once before, and the results that it fills."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        once()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = once()
+    return graph, results
+
+
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 @pytest.mark.parametrize("solution", ["paper", "continuous"])
@@ -753,18 +766,11 @@ def test_a_cuda_graph_captures_a_step(solution: str) -> None:
         y = made(t)
         return [y, *torch.autograd.grad(y, wanted, upstream)]
 
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        once()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        captured = once()
+    graph, kept = captured(once)
     with torch.no_grad():
         t.normal_()
     graph.replay()
-    for x, y in zip(captured, once(), strict=True):
+    for x, y in zip(kept, once(), strict=True):
         assert torch.equal(x, y)
 
 
