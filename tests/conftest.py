@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
+from . import interpreter as triton_interpreter
+
 GPU = torch.cuda.is_available()
 if not GPU:  # before anything imports Triton: its kernels then run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# Of tests that run the Triton kernels, wherever that can be.
+KERNELS = [
+    pytest.mark.skipif(
+        not GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="neither GPU nor interpreter"
+    ),
+    pytest.mark.usefixtures("interpreter"),
+]
 
 NAMES = ("a", "b", "c", "c1", "c2")
 
@@ -45,6 +55,18 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def interpreter() -> Iterator[None]:
+    """Triton's interpreter, where there is no GPU; it warns of numbers that are chosen from."""
+    if GPU:
+        yield
+        return
+    np = pytest.importorskip("numpy")
+    triton_interpreter.prepare()
+    with np.errstate(all="ignore"):
+        yield
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -32,6 +32,7 @@ from deu._settings import Settings
 from deu._triton_normed import BatchNorm
 
 from .conftest import GPU, LIMITS, NAMES, every_subspace, gradients
+from .interpreter import prepare
 
 pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = [
@@ -169,6 +170,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def _driver(built: Path) -> Iterator[Driver]:
     np = pytest.importorskip("numpy")
+    prepare()
     made = Driver()
     operator = torch.ops.deu.forward.default
     whole = operator._op

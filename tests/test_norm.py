@@ -7,7 +7,6 @@ GPU, Triton's interpreter runs the kernels.
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,13 +23,11 @@ from deu import _launcher, _norm_ops, _triton, _triton_cut, _triton_launch, _tri
 from deu._settings import Settings
 from deu._triton_normed import BatchNorm
 
-from .conftest import GPU, NAMES
-from .test_triton import DEVICE, TOLERANCE, _exact_interpreter, captured, relative  # noqa: F401
+from .conftest import GPU, KERNELS, NAMES
+from .test_triton import DEVICE, TOLERANCE, captured, relative
 
 pytest.importorskip("triton", reason="Triton is not installed")
-pytestmark = pytest.mark.skipif(
-    not GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="neither GPU nor interpreter"
-)
+pytestmark = KERNELS
 
 EPS, MOMENTUM = 1e-3, 0.2
 SETTINGS = Settings(1, "continuous", 0.01, 100.0, 1.0, 1000.0, float("inf"), True)

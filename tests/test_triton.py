@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,12 +23,10 @@ from deu import _launcher, _triton, _triton_cut, _triton_launch
 from deu._settings import Settings
 from deu.bench.providers import TEN
 
-from .conftest import GPU, LIMITS, NAMES, SUBSPACES, every_subspace, gradients
+from .conftest import GPU, KERNELS, LIMITS, NAMES, SUBSPACES, every_subspace, gradients
 
 pytest.importorskip("triton", reason="Triton is not installed")
-pytestmark = pytest.mark.skipif(
-    not GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="neither GPU nor interpreter"
-)
+pytestmark = KERNELS
 
 DEVICE = "cuda" if GPU else "cpu"
 UNITS = len(SUBSPACES)
@@ -65,24 +62,6 @@ LAYOUTS: dict[str, tuple[tuple[int, ...], int, Layout]] = {
     "a transposed view": ((3, 4, UNITS), 1, lambda t: t.transpose(1, 2)),
     "broken order": ((4, 2, UNITS, 3), 1, lambda t: t.permute(1, 2, 0, 3)),
 }
-
-
-@pytest.fixture(autouse=True)
-def _exact_interpreter(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A fused multiply-add that is one, and no warnings of numbers that are chosen from later."""
-    if GPU:
-        yield
-        return
-    np = pytest.importorskip("numpy")
-    from triton.runtime import interpreter
-
-    def fma(self: Any, x: Any, y: Any, z: Any) -> Any:
-        wide = x.data.astype(np.float64) * y.data.astype(np.float64) + z.data.astype(np.float64)
-        return interpreter.TensorHandle(wide.astype(x.data.dtype), x.dtype.scalar)
-
-    monkeypatch.setattr(interpreter.InterpreterBuilder, "create_fma", fma)
-    with np.errstate(all="ignore"):
-        yield
 
 
 def relative(got: Tensor, truth: Tensor) -> Tensor:
