@@ -16,7 +16,7 @@ import deu
 
 PACKAGE = Path(deu.__file__).parent
 
-EXERCISE = """
+EAGER = """
 import json, warnings
 import torch
 torch.set_num_threads(1)
@@ -47,9 +47,12 @@ with warnings.catch_warnings(record=True) as eager:
         (slope,) = torch.autograd.grad(unit(x).sum(), x, create_graph=True)
         slope.square().sum().backward()
         assert x.grad.isfinite().all()
+failed, compiling = [], []
+"""
+
+COMPILED = """
 with warnings.catch_warnings(record=True) as compiling:
     warnings.simplefilter("always")
-    failed = []
     for layer in layers:
         try:
             compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
@@ -63,6 +66,9 @@ with warnings.catch_warnings(record=True) as compiling:
                 torch.testing.assert_close(x, y)
         except Exception as error:
             failed.append(f"{layer}: {error}")
+"""
+
+REPORT = """
 from deu import _native
 said = [str(w.message) for w in eager + compiling]
 print(json.dumps({
@@ -88,16 +94,21 @@ def run(code: str, **environment: str) -> str:
     return done.stdout
 
 
+def exercised(compiled: bool = True, **environment: str) -> dict:
+    """What layers do in a process of their own, eager and, which takes longer, compiled."""
+    return json.loads(run(EAGER + COMPILED * compiled + REPORT, **environment))
+
+
 @pytest.fixture(scope="module")
 def native() -> dict:
-    found = json.loads(run(EXERCISE))
+    found = exercised()
     if not found["native"]:
         pytest.skip("no compiled kernels to compare with")
     return found
 
 
 def same(results: dict, native: dict) -> None:
-    """Results within 1e-5 of the kernels', and torch.compile took every layer."""
+    """Results within 1e-5 of the kernels', and torch.compile took every layer that it got."""
     assert results["others"] == []
     assert results["not compiled"] == []
     for solution, values in native["results"].items():
@@ -115,7 +126,7 @@ def test_native_warns_of_nothing(native: dict) -> None:
 def test_without_the_library_there_is_one_warning(tmp_path: Path, native: dict) -> None:
     copy = tmp_path / "deu"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("_kernels.*", "__pycache__"))
-    found = json.loads(run(EXERCISE, PYTHONPATH=str(tmp_path)))
+    found = exercised(PYTHONPATH=str(tmp_path))
     assert Path(found["file"]).parent == copy
     assert found["native"] == []
     assert len(found["ours"]) == 1, found["ours"]
@@ -129,7 +140,7 @@ def test_a_library_that_does_not_load_is_one_warning(tmp_path: Path, native: dic
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("_kernels.*", "__pycache__"))
     suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
     (copy / f"_kernels{suffix}").write_bytes(b"not a library")
-    found = json.loads(run(EXERCISE, PYTHONPATH=str(tmp_path)))
+    found = exercised(compiled=False, PYTHONPATH=str(tmp_path))
     assert Path(found["file"]).parent == copy
     assert found["native"] == []
     assert len(found["ours"]) == 1, found["ours"]
@@ -138,7 +149,7 @@ def test_a_library_that_does_not_load_is_one_warning(tmp_path: Path, native: dic
 
 
 def test_switched_off_there_is_no_warning(native: dict) -> None:
-    found = json.loads(run(EXERCISE, DEU_NATIVE="0"))
+    found = exercised(compiled=False, DEU_NATIVE="0")
     assert found["native"] == []
     assert found["ours"] == []
     same(found, native)
