@@ -32,13 +32,15 @@ from torch import Tensor
 from ._settings import Settings
 
 _SOURCE = Path(__file__).parent / "csrc" / "launcher.cpp"
-_HEADERS = tuple(_SOURCE.with_name(name) for name in ("launch.h", "launch_norm.h"))
+_HEADERS = tuple(
+    _SOURCE.with_name(f"{name}.h")
+    for name in ("launch", "launch_norm", "with_python", "autograd", "operators")
+)
 _NAME = "deu_launcher"
 _FLAGS = ("-std=c++2a", "-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-w")
 _ABI = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
 _STALE = 900  # seconds after which another process's build is taken for dead
 
-_OPERATORS = ("value", "forward", "backward", "norm_value", "norm_forward", "norm_backward")
 _whole: dict[str, Any] = {}  # those for which the launcher has a shortcut, as they were
 
 Kernel = tuple[int, int, int, int, bool, bytes]  # what the launcher has to know of one
@@ -233,7 +235,7 @@ def use(path: Path, device: str, launch: Any, stream: Any) -> None:
     addresses = (ctypes.cast(f, ctypes.c_void_p).value for f in (launch, stream))
     module.use(device, *addresses, _backward, _norm_backward, _norm_rows)
     _module, call, call_norm = module, module.call, module.call_norm
-    for name in _OPERATORS:
+    for name in module.names():
         operator = getattr(torch.ops.deu, name).default
         _whole[name] = operator._op
         operator._op = module.shortened(name, operator._op)

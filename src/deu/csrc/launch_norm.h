@@ -2,6 +2,8 @@
 
 #pragma once
 
+#include <cstring>
+
 #include "launch.h"
 
 namespace {
