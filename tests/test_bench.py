@@ -256,6 +256,16 @@ def test_some_cases_and_providers_of_a_run(tmp_path, capsys):
     assert "no case is left" in capsys.readouterr().err
 
 
+def test_some_of_a_group_keep_its_title_and_base(tmp_path):
+    cases = [case for case in layer_cases("cpu", quick=True) if case.group == "after batch norm"]
+    words = ("--match", "after batch norm", "--providers", "NormDEU", "--rounds", "3")
+    assert run(*words, "--out", str(tmp_path), cases=cases, forms=[]) == 0
+    found = lines(tmp_path)
+    assert {row["provider"] for row in found} == {"BatchNorm + ReLU", "NormDEU"}
+    assert {row["base"] for row in found} == {"BatchNorm + ReLU"}
+    assert {row["case"] for row in found} == {cases[0].title}
+
+
 def test_out_of_budget_says_what_was_left_out(tmp_path, capsys):
     forms = [Form("MLP", models.TRAINING, 2, how=models.COMPILED)]
     code = run("--budget", "0.5", "--out", str(tmp_path), cases=[SMALL], forms=forms)
@@ -378,10 +388,12 @@ def test_units_are_what_their_names_say(name):
     assert isinstance(layer, deu.DEU)
     assert providers.is_ours(name)
     which = name.removeprefix("deu").strip()
-    papers = which == "paper" or "subspace" in which
+    papers = which == "paper" or "subspace" in which or name in providers.ALONE
     assert layer.solution == ("paper" if papers else "continuous")
     if name in models.FACTORIES:
         assert repr(layer) == repr(models.FACTORIES[name](20))
+    elif name in providers.ALONE:
+        assert set(deu.subspaces(layer)) == {which.partition(",")[0]}
     elif papers:
         counts = {"one": 1, "pulled": 1, "ten": 9}  # 101 counts for both of its signs
         assert len(set(deu.subspaces(layer))) == counts[which.split()[0]]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from .providers import ALONE
 from .timing import BACKWARD, FORWARD
 
 NCHW, LAST, NC, BTC = "NCHW", "channels_last", "(N, C)", "(B, T, C)"
@@ -26,10 +27,18 @@ _UNITS = (
 _FEW = ("copy", "GELU", "PReLU", "deu", "deu trained", "deu waves", "deu ten subspaces")
 _MAIN = (*_PLAIN, *_UNITS)
 _ALL = (*_PLAIN, "Snake", "rational", *_UNITS, "deu relu", "reference", "reference compiled")
+# Layers that are compared with others than a copy, or among themselves, and to whom.
 # A KAN layer has a function on each edge, so it stands beside a linear layer with its activation.
-_DENSE = ("Linear + GELU", "Linear + deu", "KAN layer")
+_DENSE = "dense"
 # With what comes before most activations of images, in one layer or two.
-_NORMED = ("BatchNorm + ReLU", "BatchNorm + deu", "NormDEU")
+_NORMED = "after batch norm"
+_EACH = "each subspace alone"
+_GROUPS = {
+    _DENSE: ("Linear + GELU", "Linear + deu", "KAN layer"),
+    _NORMED: ("BatchNorm + ReLU", "BatchNorm + deu", "NormDEU"),
+    _EACH: ("copy", "GELU", *ALONE, "deu ten subspaces"),
+}
+_BASES = {_DENSE: "Linear + GELU", _NORMED: "BatchNorm + ReLU"}
 
 # (256, 64, 56, 56) on a GPU: forward and backward over a copy of the same tensor.
 _LIMITS = {
@@ -49,11 +58,12 @@ class Case:
     layout: str = NCHW
     dtype: str = "float32"
     providers: tuple[str, ...] = _FEW
+    group: str = ""
 
     @property
     def title(self) -> str:
-        more: dict[tuple[str, ...], str] = {_DENSE: ", dense", _NORMED: ", after batch norm"}
-        return f"{self.shape} {self.layout} {self.dtype}{more.get(self.providers, '')}"
+        found = f"{self.shape} {self.layout} {self.dtype}"
+        return f"{found}, {self.group}" if self.group else found
 
     @property
     def dim(self) -> int:
@@ -66,16 +76,18 @@ class Case:
 
     def base(self, device: str) -> str:
         """Whom ratios are taken to: a copy on a GPU, GELU on a CPU."""
-        if self.providers in (_DENSE, _NORMED):
-            return self.providers[0]
-        return "copy" if device == "cuda" else "GELU"
+        return _BASES.get(self.group, "copy" if device == "cuda" else "GELU")
 
     def limits(self, device: str) -> dict[str, float]:
         """What the ratios of units are required to stay within."""
-        if device != "cuda" or self.shape != _PRIMARY or self.providers == _NORMED:
+        if device != "cuda" or self.shape != _PRIMARY or self.group:
             return {}
         found = _LIMITS.get((self.dtype, self.layout))
         return dict(zip((FORWARD, BACKWARD), found, strict=True)) if found else {}
+
+
+def _of(group: str, shape: tuple[int, ...], layout: str, dtype: str = "float32") -> Case:
+    return Case(shape, layout, dtype, _GROUPS[group], group)
 
 
 def layer_cases(device: str, quick: bool = False) -> list[Case]:
@@ -92,8 +104,8 @@ def _gpu() -> list[Case]:
         Case(big, LAST, "float32", _MAIN),
         Case(big, NCHW, "bfloat16", _MAIN),
         Case(big, LAST, "bfloat16", _MAIN),
-        Case(big, NCHW, "float32", _NORMED),
-        Case(big, LAST, "bfloat16", _NORMED),
+        _of(_NORMED, big, NCHW, "float32"),
+        _of(_NORMED, big, LAST, "bfloat16"),
         Case((128, 16), NC, "float32"),
         Case(image, NCHW, "float32", _ALL),
         Case(image, LAST, "bfloat16"),
@@ -101,9 +113,9 @@ def _gpu() -> list[Case]:
         Case((16384, 1024), NC, "bfloat16"),
         Case(text, BTC, "float32"),
         Case(text, BTC, "bfloat16"),
-        Case((4096, 64), NC, "float32", _DENSE),
-        Case(big, LAST, "float32", _NORMED),
-        Case(big, NCHW, "bfloat16", _NORMED),
+        _of(_DENSE, (4096, 64), NC, "float32"),
+        _of(_NORMED, big, LAST, "float32"),
+        _of(_NORMED, big, NCHW, "bfloat16"),
         Case((512, 128, 56, 56), NCHW, "float32"),
         Case((512, 128, 56, 56), LAST, "bfloat16"),
         Case(big, NCHW, "float16"),
@@ -112,6 +124,7 @@ def _gpu() -> list[Case]:
         Case((4096, 64), NC, "bfloat16"),
         Case((4096, 64), NC, "float16"),
         Case(text, BTC, "float16"),
+        *(_of(_EACH, big, layout, dtype) for dtype, layout in _LIMITS),
     ]
 
 
@@ -127,11 +140,12 @@ def _cpu() -> list[Case]:
         Case(text, BTC, "float32"),
         # Smaller: the reference takes seconds for the image above.
         Case((8, 64, 32, 32), NCHW, "float32", _ALL),
-        Case((4096, 64), NC, "float32", _DENSE),
+        _of(_DENSE, (4096, 64), NC, "float32"),
         Case(image, NCHW, "float16"),
         Case((4096, 256), NC, "bfloat16"),
         Case(text, BTC, "bfloat16"),
         Case((64, 64, 8, 8), NCHW, "float32"),
+        _of(_EACH, image, NCHW),
         Case(_PRIMARY, NCHW, "float32"),
     ]
 
@@ -145,6 +159,6 @@ def _quick() -> list[Case]:
         Case(image, NCHW, "float16"),
         Case((128, 16), NC, "float32"),
         Case((4, 64, 64), BTC, "float32"),
-        Case((256, 16), NC, "float32", _DENSE),
-        Case(image, NCHW, "float32", _NORMED),
+        _of(_DENSE, (256, 16), NC, "float32"),
+        _of(_NORMED, image, NCHW, "float32"),
     ]

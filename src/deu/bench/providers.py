@@ -16,20 +16,22 @@ from ..experiments.activations import Snake
 from ..modules import DEU
 from ..norm import NormDEU
 
-# One unit of each of the ten subspaces.
-TEN = (
-    (0, 0, 0.7),
-    (0, 0.8, 0),
-    (0, 0.8, 0.6),
-    (1.3, 0, 0),
-    (0.5, 0, 0.9),
-    (0.5, 0, -0.9),
-    (0.7, 0.9, 0),
-    (0.7, 0.3, 0.9),
-    (1.0, 2.0, 1.001),
-    (0.4, 1.3, 0.5),
-)
-OSCILLATING, PULLED = TEN[7], TEN[2]  # the second's a is pulled outward, as of seven of the ten
+# One unit of each of the ten subspaces, which a layer may have alone.
+ALONE = {
+    "deu 001": (0, 0, 0.7),
+    "deu 010": (0, 0.8, 0),
+    "deu 011": (0, 0.8, 0.6),
+    "deu 100": (1.3, 0, 0),
+    "deu 101": (0.5, 0, 0.9),
+    "deu 101, ac < 0": (0.5, 0, -0.9),
+    "deu 110": (0.7, 0.9, 0),
+    "deu oscillating": (0.7, 0.3, 0.9),
+    "deu critical": (1.0, 2.0, 1.001),
+    "deu overdamped": (0.4, 1.3, 0.5),
+}
+TEN = tuple(ALONE.values())
+# The second's a is pulled outward, as of seven of the ten.
+OSCILLATING, PULLED = ALONE["deu oscillating"], ALONE["deu 011"]
 
 
 # What training made of the default start, least and most over 1,584 units of an MLP and a CNN on
@@ -127,6 +129,10 @@ class _Kan(nn.Module):
         return y
 
 
+def _alone(row: tuple[float, float, float]) -> Callable[[int, int], nn.Module]:
+    return lambda features, dim: units(features, dim, (row,))
+
+
 def _trained(features: int, dim: int) -> DEU:
     layer = DEU(features, dim=dim)
     with torch.no_grad():
@@ -162,8 +168,9 @@ PROVIDERS: dict[str, Callable[[int, int], nn.Module]] = {
     "deu random": lambda features, dim: DEU(features, dim=dim, init="random"),
     "deu relu": lambda features, dim: DEU(features, dim=dim, init="relu"),
     "deu paper": lambda features, dim: DEU(features, dim=dim, init="random", solution="paper"),
-    "deu one subspace": lambda features, dim: units(features, dim, (OSCILLATING,)),
-    "deu pulled subspace": lambda features, dim: units(features, dim, (PULLED,)),
+    "deu one subspace": _alone(OSCILLATING),
+    "deu pulled subspace": _alone(PULLED),
+    **{name: _alone(row) for name, row in ALONE.items()},
     "deu ten subspaces": lambda features, dim: units(features, dim, TEN),
     "reference": lambda features, dim: Reference(DEU(features, dim=dim)),
     "reference compiled": lambda features, dim: compiled(Reference(DEU(features, dim=dim))),

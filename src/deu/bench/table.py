@@ -25,8 +25,8 @@ _EXPLANATION = """\
   "spread", "random" and "relu" are other starts of it, and "trained" is what training on images
   makes of it. "deu paper" is the paper's solution from its random start; a layer of one or of ten
   subspaces is in the paper's solution too; one has nothing that gravitation pulls outward, of the
-  ten all but three do, and "pulled" is one of these alone. "NormDEU" is batch norm and "deu" in
-  one layer.
+  ten all but three do, and "pulled" is one of these alone. Each subspace alone goes by its name.
+  "NormDEU" is batch norm and "deu" in one layer.
 - Units in 16-bit layers keep float32 coefficients, as under autocast. On (B, T, C) PReLU has one
   parameter. A KAN layer has a function on each edge, so it stands beside a linear layer with its
   activation ("dense")."""
