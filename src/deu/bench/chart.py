@@ -44,15 +44,16 @@ def draw(rows: Sequence[Row], paths: Sequence[Path]) -> None:
     if not cases:
         raise ValueError("there is nothing measured to draw")
     names = list(cases)
-    lines = [names[i : i + _COLUMNS] for i in range(0, len(names), _COLUMNS)]
+    columns = min(_COLUMNS, len(names))
+    lines = [names[i : i + columns] for i in range(0, len(names), columns)]
     heights = [max(len(_providers(cases[name])) for name in line) + 3.2 for line in lines]
     figure = figures.Figure(
-        figsize=(5.8 * _COLUMNS, 0.24 * sum(heights) + 1.3),
+        figsize=(max(11.0, 5.8 * columns), 0.24 * sum(heights) + 1.3),
         dpi=110,
         layout="constrained",
         facecolor="white",
     )
-    grid = figure.add_gridspec(len(lines), _COLUMNS, height_ratios=heights)
+    grid = figure.add_gridspec(len(lines), columns, height_ratios=heights)
     scales = {kind: _scale([row for row in rows if row.kind == kind]) for kind in _KINDS}
     for i, line in enumerate(lines):
         for j, name in enumerate(line):
