@@ -333,25 +333,15 @@ def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW: tl.conste
 def kept_form(forms_ptr, walk, HOW: tl.constexpr):
     # Kind, numbers, the arithmetic for gradients, whether they may be SEAMLESS, and should.
     at, n, mask = forms_ptr + walk.channel, walk.channels, walk.mask
-    code, p, q, A, B, Af, Bf = _seven(at, n, mask, HOW)
-    if HOW.LANES:
-        # In a loop.  Without it Triton would load them in each thread that walks along a channel,
-        # and make a unit's constants there, four or eight a thread, instead of handing them on:
-        # what is done once is paid for by the length of its code.
-        left = tl.full((), 1, tl.int32)
-        while left > 0:
-            code, p, q, A, B, Af, Bf = _seven(at, n, mask, HOW)
-            left -= 1
+    code, p, q = (
+        load(at, mask, 0.0, HOW),
+        load(at + n, mask, 0.0, HOW),
+        load(at + 2 * n, mask, 0.0, HOW),
+    )
+    A, B = load(at + 3 * n, mask, 0.0, HOW), load(at + 4 * n, mask, 0.0, HOW)
+    Af, Bf = load(at + 5 * n, mask, 0.0, HOW), load(at + 6 * n, mask, 0.0, HOW)
     code = code.to(tl.int32)
     return code // 32, p, q, A, B, Af, Bf, code % 8, code & 8 > 0, code & 16 > 0
-
-
-@triton.jit
-def _seven(at, n, mask, HOW: tl.constexpr):
-    code = load(at, mask, 0.0, HOW)
-    p, q = load(at + n, mask, 0.0, HOW), load(at + 2 * n, mask, 0.0, HOW)
-    A, B = load(at + 3 * n, mask, 0.0, HOW), load(at + 4 * n, mask, 0.0, HOW)
-    return code, p, q, A, B, load(at + 5 * n, mask, 0.0, HOW), load(at + 6 * n, mask, 0.0, HOW)
 
 
 @triton.jit
@@ -386,38 +376,40 @@ def is_singular(p, HOW: tl.constexpr):
 def load(pointer, mask, other, HOW: tl.constexpr):
     # One number, or one a lane.
     if HOW.LANES:
-        loaded = tl.load(pointer, mask, other)
+        # In a loop of one turn, which LLVM takes away again.  It carries the pointer: Triton looks
+        # at all of a kernel for each tensor of pointers that is not an argument of a block, which
+        # was most of the time that it took to compile.  And it loads here: without the loop Triton
+        # would load in each thread that walks along a channel, and make a unit's constants there,
+        # four or eight a thread, instead of handing them on: what is done once is paid for by the
+        # length of its code.
+        loaded = tl.zeros(pointer.shape, tl.float64)
+        left = tl.full((), 1, tl.int32)
+        while left > 0:
+            loaded = tl.load(pointer, mask, other).to(tl.float64)
+            pointer += left
+            left -= 1
     else:
-        loaded = tl.load(pointer)
-    return loaded.to(tl.float64)
+        loaded = tl.load(pointer).to(tl.float64)
+    return loaded
 
 
 @triton.jit
 def store(pointer, number, mask, HOW: tl.constexpr):
     if HOW.LANES:
-        tl.store(pointer, number, mask)
+        left = tl.full((), 1, tl.int32)
+        while left > 0:  # see load
+            tl.store(pointer, number, mask)
+            pointer += left
+            left -= 1
     else:
         tl.store(pointer, number)
 
 
 @triton.jit
 def coefficients(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW: tl.constexpr):
-    if HOW.LANES:
-        # In a loop, see kept_form.
-        zero = tl.zeros_like(channel).to(tl.float64)
-        a, b, c, c1, c2 = zero, zero, zero, zero, zero
-        left = tl.full((), 1, tl.int32)
-        while left > 0:
-            a = load(a_ptr + channel, mask, 1.0, HOW)
-            b = load(b_ptr + channel, mask, 1.0, HOW)
-            c = load(c_ptr + channel, mask, 1.0, HOW)
-            c1 = load(c1_ptr + channel, mask, 0.0, HOW)
-            c2 = load(c2_ptr + channel, mask, 0.0, HOW)
-            left -= 1
-    else:
-        a, b = load(a_ptr + channel, mask, 1.0, HOW), load(b_ptr + channel, mask, 1.0, HOW)
-        c = load(c_ptr + channel, mask, 1.0, HOW)
-        c1, c2 = load(c1_ptr + channel, mask, 0.0, HOW), load(c2_ptr + channel, mask, 0.0, HOW)
+    a, b = load(a_ptr + channel, mask, 1.0, HOW), load(b_ptr + channel, mask, 1.0, HOW)
+    c = load(c_ptr + channel, mask, 1.0, HOW)
+    c1, c2 = load(c1_ptr + channel, mask, 0.0, HOW), load(c2_ptr + channel, mask, 0.0, HOW)
     return a, b, c, c1, c2
 
 
