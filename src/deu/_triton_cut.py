@@ -43,7 +43,7 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
         # A thread with two channels instead of four keeps their constants in its registers; the
         # paper's rows have more of them.
         if not continuous:
-            return Tiling(2, 4, 6, 168, 4, together=2)
+            return Tiling(4, 4, 3, 168, 4, together=2)
         warps = 2 if large else 4
         return Tiling(warps, 4, 16 // warps, 128, 4, together=2)
     if size == 2 and not large:
