@@ -2,7 +2,8 @@
 
 As it is, it rounds twice in a multiplication with an addition, patches its language anew in each
 call of a function, looks types up in a table that it makes each time, and reduces a tensor number
-by number.  Here it rounds once, patches once, keeps the table, and reduces by halves, as a GPU.
+by number.  Here it rounds once (but in float64), patches once, keeps the table, and reduces by
+halves, as a GPU does; that wants functions that do not mind the order of their arguments.
 """
 
 from __future__ import annotations

@@ -145,8 +145,8 @@ def _cpu() -> list[Case]:
         Case((4096, 256), NC, "bfloat16"),
         Case(text, BTC, "bfloat16"),
         Case((64, 64, 8, 8), NCHW, "float32"),
-        _of(_EACH, image, NCHW),
         Case(_PRIMARY, NCHW, "float32"),
+        _of(_EACH, image, NCHW),
     ]
 
 

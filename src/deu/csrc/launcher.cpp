@@ -164,6 +164,7 @@ PyModuleDef module{PyModuleDef_HEAD_INIT, "deu_launcher", nullptr, -1, methods};
 PyMODINIT_FUNC PyInit_deu_launcher() {
   numbers_of_settings = PyDict_New();
   settings_by_number = PyList_New(0);
-  if (!numbers_of_settings || !settings_by_number || PyType_Ready(&operators::shortened_type)) return nullptr;
+  if (!numbers_of_settings || !settings_by_number) return nullptr;
+  if (PyType_Ready(&operators::shortened_type)) return nullptr;
   return PyModule_Create(&module);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <ATen/PythonTorchFunctionTLS.h>
@@ -21,7 +22,9 @@ struct FromStack {
   const c10::IValue* given;
   static constexpr bool fine = true;
 
-  Tensor tensor(size_t i, bool = false) { return given[i].isNone() ? Tensor() : given[i].toTensor(); }
+  Tensor tensor(size_t i, bool = false) {
+    return given[i].isNone() ? Tensor() : given[i].toTensor();
+  }
   double number(size_t i) { return given[i].toDouble(); }
   std::optional<int64_t> settings(size_t i) { return number_of(given[i].toStringRef()); }
   template <class Make>
@@ -46,7 +49,8 @@ struct FromPython {
   }
   std::optional<int64_t> settings(size_t i) {
     Py_ssize_t size;
-    const char* text = PyUnicode_Check(given[i]) ? PyUnicode_AsUTF8AndSize(given[i], &size) : nullptr;
+    if (!PyUnicode_Check(given[i])) return std::nullopt;
+    const char* text = PyUnicode_AsUTF8AndSize(given[i], &size);
     if (!text) return std::nullopt;
     return number_of(std::string(text, size));
   }
@@ -71,9 +75,17 @@ namespace operators {
 
 using Results = std::optional<std::vector<Tensor>>;  // none: Python has to do it
 
+template <class... Made>
+Results results(Made&... made) {
+  std::vector<Tensor> found;
+  found.reserve(sizeof...(made));
+  (found.push_back(std::move(made)), ...);
+  return found;
+}
+
 // t, units, settings
 template <bool keep>
-struct Forward {
+struct ForwardOp {
   static constexpr size_t count = 7;
 
   template <class From>
@@ -84,13 +96,12 @@ struct Forward {
     if (!from.fine || !settings) return std::nullopt;
     auto made = from.launch([&] { return forward(t, units, *settings, keep); });
     if (!made) return std::nullopt;
-    if (keep) return {{made->y, made->forms}};
-    return {{made->y}};
+    return keep ? results(made->y, made->forms) : results(made->y);
   }
 };
 
 // grad, forms, t, units, settings
-struct Backward {
+struct BackwardOp {
   static constexpr size_t count = 9;
 
   template <class From>
@@ -102,13 +113,14 @@ struct Backward {
     // An operator's results must not share memory.
     auto made = from.launch([&] { return backward(grad, t, units, forms, *settings, false); });
     if (!made) return std::nullopt;
-    return {{made->begin(), made->end()}};
+    return std::vector<Tensor>(std::make_move_iterator(made->begin()),
+                               std::make_move_iterator(made->end()));
   }
 };
 
 // x, residual, batch norm's five tensors and two numbers, units, settings
 template <bool frozen>
-struct NormForward {
+struct NormForwardOp {
   static constexpr size_t count = 15;
 
   template <class From>
@@ -123,13 +135,12 @@ struct NormForward {
     auto made =
         from.launch([&] { return norm_forward(x, residual, norm, units, *settings, frozen); });
     if (!made) return std::nullopt;
-    if (frozen) return {{made->y}};
-    return {{made->y, made->saved}};
+    return frozen ? results(made->y) : results(made->y, made->saved);
   }
 };
 
 // grad, saved, x, residual, settings
-struct NormBackward {
+struct NormBackwardOp {
   static constexpr size_t count = 5;
 
   template <class From>
@@ -141,7 +152,7 @@ struct NormBackward {
     auto made = from.launch([&] { return norm_backward(grad, saved, x, residual, *settings); });
     if (!made) return std::nullopt;
     if (!made->residual.defined()) made->residual = at::empty({0}, x.options());
-    return {{made->x, made->residual, made->parameters}};
+    return results(made->x, made->residual, made->parameters);
   }
 };
 
@@ -192,12 +203,12 @@ constexpr Known known(const char* name) {
 }
 
 constexpr Known kAll[] = {
-    known<Forward<false>>("value"),
-    known<Forward<true>>("forward"),
-    known<Backward>("backward"),
-    known<NormForward<true>>("norm_value"),
-    known<NormForward<false>>("norm_forward"),
-    known<NormBackward>("norm_backward"),
+    known<ForwardOp<false>>("value"),
+    known<ForwardOp<true>>("forward"),
+    known<BackwardOp>("backward"),
+    known<NormForwardOp<true>>("norm_value"),
+    known<NormForwardOp<false>>("norm_forward"),
+    known<NormBackwardOp>("norm_backward"),
 };
 
 std::vector<torch::Library> libraries;
