@@ -333,11 +333,8 @@ def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW: tl.conste
 def kept_form(forms_ptr, walk, HOW: tl.constexpr):
     # Kind, numbers, the arithmetic for gradients, whether they may be SEAMLESS, and should.
     at, n, mask = forms_ptr + walk.channel, walk.channels, walk.mask
-    code, p, q = (
-        load(at, mask, 0.0, HOW),
-        load(at + n, mask, 0.0, HOW),
-        load(at + 2 * n, mask, 0.0, HOW),
-    )
+    code = load(at, mask, 0.0, HOW)
+    p, q = load(at + n, mask, 0.0, HOW), load(at + 2 * n, mask, 0.0, HOW)
     A, B = load(at + 3 * n, mask, 0.0, HOW), load(at + 4 * n, mask, 0.0, HOW)
     Af, Bf = load(at + 5 * n, mask, 0.0, HOW), load(at + 6 * n, mask, 0.0, HOW)
     code = code.to(tl.int32)
