@@ -25,7 +25,7 @@ import machine_code
 
 dtype, (chip, batch, norm) = getattr(torch, sys.argv[3]), map(int, sys.argv[5:])
 kernels = machine_code.compiled(sys.argv[2], dtype, sys.argv[4], chip, batch, bool(norm))
-for name, (launch, tensors, made) in kernels.items():
+for name, (launch, made) in kernels.items():
     assert made.metadata.name == name.partition(",")[0]
     print(made.metadata.name, machine_code.describe(made.asm["cubin"]))
     # What the launcher would launch it with has as many parameters as the kernel takes.
@@ -35,7 +35,7 @@ for name, (launch, tensors, made) in kernels.items():
     *_, threads, shared, overlap, fixed = _launcher.describe(made, launch.programs, launch.fixed)
     assert (threads, shared) == (32 * launch.options["num_warps"], made.metadata.shared)
     assert overlap == launch.options.get("launch_pdl", False)
-    assert len(fixed) == 8 * (count - len(tensors))
+    assert len(fixed) == 8 * (count - len(launch.types))
 """
 
 

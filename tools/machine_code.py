@@ -52,7 +52,6 @@ class Compiled(NamedTuple):
     """A kernel as it would be launched, and what Triton made of it."""
 
     launch: Any
-    tensors: list[torch.dtype]
     made: Any
 
 
@@ -82,24 +81,21 @@ def compiled(
         t = t.to(memory_format=torch.channels_last)
     a = torch.empty(64, device="meta")
     settings = Settings(1, solution, 0.01, 100.0, 1.0, 1000.0, 1.0, True)
-    single, wide, whole = torch.float32, torch.float64, torch.int64
     with _on_chip(chip):
         if norm:
-            of = _triton_normed.BatchNorm(a, a, a, a, a, 0.1, 1e-5)
+            batches = torch.empty((), dtype=torch.int64, device="meta")
+            of = _triton_normed.BatchNorm(a, a, a, a, batches, 0.1, 1e-5)
             ahead = _triton_normed._plan_forward(t, t, t, of, settings, False)
             frozen = _triton_normed._plan_forward(t, t, t, of, settings, True)
             back = _triton_normed._plan_backward(t, t, t, t, 64, settings)
-            forward_of = [dtype] * 3 + [single] * 5 + [wide] + [single] * 4
-            backward_of = [dtype] * 5 + [wide] * 3
-            settle_of = [wide] * 2 + [single] * 4 + [whole] + [single] * 5
             launches = {
-                "measure": (ahead.measure, [dtype] + [wide] * 2),
-                "settle": (ahead.settle, settle_of),
-                "norm_forward": (ahead.forward, forward_of),
-                "norm_backward": (back.backward, backward_of),
-                "norm_finish": (back.finish, [wide] * 2 + [single, wide]),
-                "norm_backward, onward": (back.onward, backward_of),
-                "norm_forward, frozen": (frozen.forward, forward_of),
+                "measure": ahead.measure,
+                "settle": ahead.settle,
+                "norm_forward": ahead.forward,
+                "norm_backward": back.backward,
+                "norm_finish": back.finish,
+                "norm_backward, onward": back.onward,
+                "norm_forward, frozen": frozen.forward,
             }
         else:
             forward = _triton._plan_forward(t, t, a, settings, True)
@@ -107,18 +103,18 @@ def compiled(
             assert forward is not None
             assert backward is not None
             launches = {
-                "forward": (forward.forward, [dtype] * 2 + [single] * 5 + [wide]),
-                "backward": (backward.backward, [dtype] * 3 + [single] * 3 + [wide] * 2),
-                "finish": (backward.finish, [single] * 5 + [wide] + [single] * 5),
+                "forward": forward.forward,
+                "backward": backward.backward,
+                "finish": backward.finish,
             }
-    return {name: _compile(*launch, chip) for name, launch in launches.items()}
+    return {name: _compile(launch, chip) for name, launch in launches.items()}
 
 
-def _compile(launch: Any, tensors: list[torch.dtype], chip: int) -> Compiled:
+def _compile(launch: Any, chip: int) -> Compiled:
     signature: dict[str, str] = {}
     constants: dict[tuple[int], Any] = {}
     attributes: dict[tuple[int], list[list[Any]]] = {}
-    arguments = zip(launch.kernel.arg_names, (*tensors, *launch.fixed), strict=True)
+    arguments = zip(launch.kernel.arg_names, (*launch.types, *launch.fixed), strict=True)
     for i, (name, value) in enumerate(arguments):
         parameter = launch.kernel.params[i]
         special = not parameter.do_not_specialize
@@ -133,9 +129,7 @@ def _compile(launch: Any, tensors: list[torch.dtype], chip: int) -> Compiled:
                 attributes[(i,)] = [["tt.divisibility", 16]]
     source = ASTSource(launch.kernel, signature, constants, attributes)
     target = GPUTarget("cuda", chip, 32)
-    return Compiled(
-        launch, tensors, triton.compile(source, target=target, options=dict(launch.options))
-    )
+    return Compiled(launch, triton.compile(source, target=target, options=dict(launch.options)))
 
 
 def describe(cubin: bytes) -> str:

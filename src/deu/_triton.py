@@ -108,7 +108,9 @@ def _plan_forward(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: boo
     how = how_of(t, settings, lies, height, width, tiling)
     how = how._replace(PULL=False, KEEP=keep, STREAM=streams(t, lies.lanes))
     options = options_of(tiling.warps, tiling.registers, how.OVERLAP)
-    return _Plan(Launch(kernel, programs, options, *fixed, how, alone(how, t.element_size())), copy)
+    types = (*[t.dtype] * 2, *[a.dtype] * 5, torch.float64 if keep else a.dtype)
+    forward = Launch(kernel, programs, options, types, *fixed, how, alone(how, t.element_size()))
+    return _Plan(forward, copy)
 
 
 def _plan_backward(
@@ -130,11 +132,18 @@ def _plan_backward(
     finish_how = how._replace(LANES=True, HEIGHT=1, WIDTH=1)
     rows, warps = rows_of(shares)
     return _BackwardPlan(
-        Launch(kernel, programs, options_of(tiling.warps, tiling.registers, how.OVERLAP), *fixed),
+        Launch(
+            kernel,
+            programs,
+            options_of(tiling.warps, tiling.registers, how.OVERLAP),
+            (*[t.dtype] * 3, *[a.dtype] * 3, *[torch.float64] * 2),
+            *fixed,
+        ),
         Launch(
             finish,
             channels,
             options_of(warps, overlap=how.OVERLAP),
+            (*[a.dtype] * 5, torch.float64, *[a.dtype] * 5),
             channels,
             shares,
             outer * inner,

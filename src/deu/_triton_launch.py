@@ -44,8 +44,16 @@ class Launch:
     compiled, at a fifth of the time, as long as the big tensors lie at multiples of 16 bytes.
     """
 
-    def __init__(self, kernel: Any, programs: int, options: dict[str, Any], *fixed: Any) -> None:
-        self.kernel, self.programs, self.options, self.fixed = kernel, programs, options, fixed
+    def __init__(
+        self,
+        kernel: Any,
+        programs: int,
+        options: dict[str, Any],
+        types: tuple[torch.dtype, ...],  # of its tensors, which come before what is fixed
+        *fixed: Any,
+    ) -> None:
+        self.kernel, self.programs, self.options = kernel, programs, options
+        self.types, self.fixed = types, fixed
         self.compiled: Any = None
         self.run: Callable[..., None] | None = None
 

@@ -30,6 +30,7 @@ from ._triton_launch import (
 )
 
 _MEASURED, _FROZEN, _ONWARD = 1, 2, 3  # as in _triton_norm.py, which imports Triton
+_SINGLE, _WIDE = torch.float32, torch.float64
 
 
 class BatchNorm(NamedTuple):
@@ -94,6 +95,7 @@ def _plan_forward(
         kernels.norm_forward,
         programs,
         options_of(tiling.warps, tiling.registers, how.OVERLAP),
+        (*[x.dtype] * 3, *[_SINGLE] * 5, _SINGLE if frozen else _WIDE, *[_SINGLE] * 4),
         *(channels, positions, share, inner, *strides, norm.eps),
         *(how, alone(how, x.element_size())),
     )
@@ -106,13 +108,16 @@ def _plan_forward(
         kernels.measure,
         programs,
         options_of(tiling.warps, tiling.registers, how.OVERLAP),
+        (x.dtype, _WIDE, _WIDE),
         *(channels, positions, share, inner, *lies.strides[-1], how),
     )
     rows, warps = rows_of(shares)
+    batches = _SINGLE if norm.batches is None else norm.batches.dtype
     settle = Launch(
         kernels.settle,
         channels,
         options_of(warps, overlap=how.OVERLAP),
+        (*[_WIDE] * 2, *[_SINGLE] * 4, batches, *[_SINGLE] * 5),
         *(channels, shares, positions, norm.momentum, norm.eps),
         *(norm.mean is not None, rows, how.OVERLAP),
     )
@@ -140,6 +145,7 @@ def _plan_backward(
             kernels.norm_backward,
             programs,
             options_of(tiling.warps, tiling.registers, how.OVERLAP),
+            (*[x.dtype] * 5, *[_WIDE] * 3),
             *(channels, positions, share, inner, *strides, how, alone(how, x.element_size())),
         )
         return made, how, shares
@@ -151,6 +157,7 @@ def _plan_backward(
         kernels.norm_finish,
         channels,
         options_of(warps, overlap=how.OVERLAP),
+        (_WIDE, _WIDE, _SINGLE, _WIDE),
         *(channels, shares, positions, settings.max_grad_norm, rows),
         how._replace(LANES=True, HEIGHT=1, WIDTH=1),
     )
