@@ -157,6 +157,29 @@ def _plan_backward(
     )
 
 
+def _backward_plan(
+    grad: Tensor, t: Tensor, out: Tensor, a: Tensor, settings: Settings
+) -> _BackwardPlan | None:
+    key = (t.shape, t.stride(), grad.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings)
+    plan: _BackwardPlan | None = remembered(key, lambda: _plan_backward(grad, t, out, a, settings))
+    return plan
+
+
+def _begun(t: Tensor, y: Tensor, a: Tensor, settings: Settings, keep: bool) -> _Plan | None:
+    """A plan whose kernels are being compiled, and those of the backward pass that is to come.
+
+    Its gradient will mostly lie as y does.
+    """
+    plan = _plan_forward(t, y, a, settings, keep)
+    if plan is not None:
+        plan.forward.begin(t.device)
+        backward = _backward_plan(y, t, y, a, settings) if keep else None
+        if backward is not None:
+            backward.backward.begin(t.device)
+            backward.finish.begin(t.device)
+    return plan
+
+
 def forward(
     t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings, keep: bool = True
 ) -> tuple[Tensor, Tensor | None]:
@@ -167,7 +190,7 @@ def forward(
     if t.numel() == 0:
         return y, None
     key = (t.shape, t.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings, keep)
-    plan = remembered(key, lambda: _plan_forward(t, y, a, settings, keep))
+    plan = remembered(key, lambda: _begun(t, y, a, settings, keep))
     if plan is None:
         value, forms = forward(t.contiguous(), coefficients, settings, keep)
         return y.copy_(value), forms
@@ -204,8 +227,7 @@ def backward(
     assert forms is not None
     if grad.dtype != t.dtype:
         grad = grad.to(t.dtype)
-    key = (t.shape, t.stride(), grad.stride(), t.dtype, t.device, a.shape[0], a.dtype, settings)
-    plan = remembered(key, lambda: _plan_backward(grad, t, grad_t, a, settings))
+    plan = _backward_plan(grad, t, grad_t, a, settings)
     if plan is None:
         moved, *grads = backward(grad.contiguous(), t.contiguous(), coefficients, forms, settings)
         return grad_t.copy_(moved), *grads

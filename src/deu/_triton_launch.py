@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import _launcher
+from . import _launcher, _triton_ahead
 from ._settings import Settings
 from ._triton_cut import Layout, Tiling, is_even
 
@@ -56,11 +57,19 @@ class Launch:
         self.types, self.fixed = types, fixed
         self.compiled: Any = None
         self.run: Callable[..., None] | None = None
+        self.ahead: Future[None] | None = None  # until it has been compiled in the background
+
+    def begin(self, device: torch.device) -> None:
+        """Begin to compile it in the background."""
+        self.ahead = _triton_ahead.begin(self.kernel, self.options, self.types, self.fixed, device)
 
     def __call__(self, aligned: bool, stream: int, *tensors: Tensor) -> None:
         if aligned and self.run is not None:
             self.run(*[x.data_ptr() for x in tensors], *self.fixed, stream=stream)
             return
+        if self.ahead is not None:
+            _triton_ahead.wait(self.ahead)
+            self.ahead = None
         compiled = self.kernel[(self.programs,)](*tensors, *self.fixed, **self.options)
         if aligned and compiled is not None:  # the interpreter compiles nothing
             self.compiled = compiled

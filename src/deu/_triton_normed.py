@@ -170,6 +170,35 @@ def _plan_backward(
     )
 
 
+def _backward_plan(
+    grad: Tensor, x: Tensor, residual: Tensor | None, out: Tensor, n: int, settings: Settings
+) -> _BackwardPlan:
+    where = None if residual is None else residual.stride()
+    key = ("norm", x.shape, x.stride(), where, grad.stride(), x.dtype, x.device, settings)
+    plan: _BackwardPlan = remembered(
+        key, lambda: _plan_backward(grad, x, residual, out, n, settings)
+    )
+    return plan
+
+
+def _begun(
+    x: Tensor, residual: Tensor | None, y: Tensor, norm: BatchNorm, settings: Settings, frozen: bool
+) -> _Plan:
+    """A plan whose kernels are being compiled, and those of the backward pass that is to come.
+
+    Its gradient will mostly lie as y does.
+    """
+    plan = _plan_forward(x, residual, y, norm, settings, frozen)
+    launches = [plan.measure, plan.settle, plan.forward]
+    if not frozen:
+        back = _backward_plan(y, x, residual, y, norm.weight.shape[0], settings)
+        launches += [back.backward, back.finish, back.onward]
+    for launch in launches:
+        if launch is not None:
+            launch.begin(x.device)
+    return plan
+
+
 def forward(
     x: Tensor,
     residual: Tensor | None,
@@ -185,7 +214,7 @@ def forward(
     where = None if residual is None else residual.stride()
     numbers = (norm.momentum, norm.eps, norm.mean is None, frozen)
     key = ("norm", x.shape, x.stride(), where, x.dtype, x.device, a.dtype, settings, numbers)
-    plan = remembered(key, lambda: _plan_forward(x, residual, y, norm, settings, frozen))
+    plan = remembered(key, lambda: _begun(x, residual, y, norm, settings, frozen))
     if plan.copy:
         x = in_order_of(x, y)
     r = x if residual is None else plain(residual)
@@ -231,9 +260,7 @@ def backward(
     grad_x = torch.empty_like(x)
     if grad.dtype != x.dtype:
         grad = grad.to(x.dtype)
-    where = None if residual is None else residual.stride()
-    key = ("norm", x.shape, x.stride(), where, grad.stride(), x.dtype, x.device, settings)
-    plan = remembered(key, lambda: _plan_backward(grad, x, residual, grad_x, n, settings))
+    plan = _backward_plan(grad, x, residual, grad_x, n, settings)
     if plan.copies[0]:
         x = in_order_of(x, grad_x)
     r = x if residual is None else plain(residual)
