@@ -81,7 +81,7 @@ std::optional<NormResult> norm_forward(const Tensor& x, const Tensor& residual,
   auto plan = norm_forward_plans.find(norm_key_of(x, residual, settings, norm, frozen));
   if (!plan) return std::nullopt;
   NormResult result;
-  result.y = at::empty_like(x);
+  result.y = room_like(x);
   void* stream = stream_of(x);
   std::array<void*, 5> p;
   for (size_t i = 0; i < 5; ++i) p[i] = units[i].data_ptr();
@@ -91,8 +91,8 @@ std::optional<NormResult> norm_forward(const Tensor& x, const Tensor& residual,
   void* batches = norm.batches.defined() ? norm.batches.data_ptr() : weight;
   void* saved = weight;
   if (plan->measure) {
-    result.saved = at::empty({plan->saved}, x.options().dtype(at::kDouble));
-    Tensor sums = at::empty({plan->sums}, x.options().dtype(at::kDouble));
+    result.saved = room(plan->saved, at::kDouble, x);
+    Tensor sums = room(plan->sums, at::kDouble, x);
     saved = result.saved.data_ptr();
     if (!launch<3>(*plan->measure, stream, {x.data_ptr(), saved, sums.data_ptr()}))
       return std::nullopt;
@@ -132,10 +132,10 @@ std::optional<NormGradients> norm_backward(const Tensor& grad, const Tensor& sav
   if (!plan) return std::nullopt;
   const int64_t n = saved.numel() / norm_rows;
   NormGradients found;
-  found.x = at::empty_like(x);
-  if (residual.defined()) found.residual = at::empty_like(x);
-  found.parameters = at::empty({7, n}, x.options().dtype(at::kFloat));
-  Tensor sums = at::empty({plan->sums + 2 * n}, x.options().dtype(at::kDouble));
+  found.x = room_like(x);
+  if (residual.defined()) found.residual = room_like(x);
+  found.parameters = room({7, n}, {n, 1}, at::kFloat, x);
+  Tensor sums = room(plan->sums + 2 * n, at::kDouble, x);
   double* onward = sums.data_ptr<double>() + plan->sums;
   void* other = residual.defined() ? residual.data_ptr() : x.data_ptr();
   void* to_other = residual.defined() ? found.residual.data_ptr() : found.x.data_ptr();

@@ -151,7 +151,7 @@ struct NormBackwardOp {
     if (!from.fine || !settings) return std::nullopt;
     auto made = from.launch([&] { return norm_backward(grad, saved, x, residual, *settings); });
     if (!made) return std::nullopt;
-    if (!made->residual.defined()) made->residual = at::empty({0}, x.options());
+    if (!made->residual.defined()) made->residual = room(0, x.scalar_type(), x);
     return results(made->x, made->residual, made->parameters);
   }
 };
