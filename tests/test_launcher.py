@@ -108,8 +108,9 @@ class Driver:
         name = launch.kernel.fn.__name__
         big, units, wide = (self.type, self.elements), (torch.float32, UNITS), torch.float64
         shares = launch.fixed[1] if name == "finish" else launch.programs // UNITS or 1
-        forms = (wide, _triton.FORM * UNITS)
         how = next((value for value in launch.fixed if hasattr(value, "KEEP")), None)
+        paper = how is not None and not how.CONTINUOUS
+        forms = (wide, (_triton.FORM + paper * _triton.NEAR_FORM) * UNITS)
         pulled = how is not None and how.PULL
         sums = wide, shares * UNITS * (_triton.SUMS if pulled else _triton.OWN_SUMS)
         keeps = how is not None and how.KEEP
@@ -124,7 +125,7 @@ class Driver:
             "norm_backward": [*[big] * 5, saved, normed, two],
             "norm_finish": [saved, normed, (torch.float32, 7 * UNITS), two],
             "forward": [big] * 2 + [units] * 5 + [forms if keeps else units],
-            "backward": [big] * 3 + [units] * 3 + [forms, sums],
+            "backward": [big] * 3 + [forms, sums],
             "finish": [units] * 5 + [sums] + [units] * 5,
         }[name]
         given: list[Any] = []

@@ -56,10 +56,10 @@ def _forward(
 def _new_saved(t: Tensor, coefficients: tuple[Tensor, ...], settings: Settings) -> Tensor:
     """Room for what forward leaves backward.
 
-    On a CPU the centre of each neuron's inputs, on a GPU its normal form.
+    On a CPU the centre of each neuron's inputs, on a GPU its normal form and its neighbour's.
     """
     if _triton.fits(t, coefficients):
-        each = _triton.FORM
+        each = _triton.kept_of(settings)
     else:
         each = int(t.is_cpu and settings.training and settings.solution == "paper")
     return t.new_empty(each * coefficients[0].shape[0], dtype=torch.float64)

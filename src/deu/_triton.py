@@ -37,7 +37,8 @@ _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 # How many numbers backward leaves its last step of each neuron and share of the positions, and how
 # many if no neighbour pulls, or if batch norm comes first; _triton_walks.py says what they are.
 SUMS, OWN_SUMS, NORM_SUMS = 18, 7, 9
-FORM = 7  # and how many forward keeps for backward of each neuron: its normal form
+# And how many forward keeps for backward of each neuron: its normal form; and its neighbour's.
+FORM, NEAR_FORM = 7, 5
 # With batch norm before it: then mean, scale and shift, the inverse of the deviation, what the mean
 # lacks in float32, and the five coefficients.
 NORM_ROWS = {"mean": FORM, "over": FORM + 3, "rest": FORM + 4, "coefficients": FORM + 5}
@@ -45,6 +46,11 @@ NORM_FORM = FORM + 10
 
 # Known without importing it, so that torch.compile sees a constant.
 AVAILABLE = importlib.util.find_spec("triton") is not None and os.environ.get("DEU_TRITON") != "0"
+
+
+def kept_of(settings: Settings) -> int:
+    """How many numbers forward keeps for backward of each neuron."""
+    return FORM if settings.solution == "continuous" else FORM + NEAR_FORM
 
 
 @functools.cache
@@ -136,7 +142,7 @@ def _plan_backward(
             kernel,
             programs,
             options_of(tiling.warps, tiling.registers, how.OVERLAP),
-            (*[t.dtype] * 3, *[a.dtype] * 3, *[torch.float64] * 2),
+            (*[t.dtype] * 3, *[torch.float64] * 2),
             *fixed,
         ),
         Launch(
@@ -196,14 +202,13 @@ def forward(
         return y.copy_(value), forms
     if plan.copy:
         t = in_order_of(t, y)
-    forms = a.new_empty(FORM * a.shape[0], dtype=torch.float64) if keep else None
+    kept = kept_of(settings) * a.shape[0]
+    forms = a.new_empty(kept, dtype=torch.float64) if keep else None
     with on_device_of(t):
         aligned, stream = t.data_ptr() % 16 == 0, stream_of(t)
         plan.forward(aligned, stream, t, y, a, b, c, c1, c2, a if forms is None else forms)
     if aligned and not plan.left:
-        plan.left = plan.copy or _launcher.keep_forward(
-            t, a, settings, keep, FORM * a.shape[0], plan.forward
-        )
+        plan.left = plan.copy or _launcher.keep_forward(t, a, settings, keep, kept, plan.forward)
     return y, forms
 
 
@@ -238,7 +243,7 @@ def backward(
     sums = a.new_empty(plan.sums, dtype=torch.float64)
     with on_device_of(t):
         aligned, stream = (t.data_ptr() | grad.data_ptr()) % 16 == 0, stream_of(t)
-        plan.backward(aligned, stream, t, grad, grad_t, a, b, c, forms, sums)
+        plan.backward(aligned, stream, t, grad, grad_t, forms, sums)
         plan.finish(True, stream, a, b, c, c1, c2, sums, *grads)
     if aligned and not plan.left:
         plan.left = (plan.copy_t or plan.copy_grad) or _launcher.keep_backward(

@@ -4,6 +4,7 @@
 import triton
 import triton.language as tl
 
+from ._triton import FORM as _FORM
 from ._triton_elements import (
     CRITICAL,
     DOUBLE,
@@ -55,6 +56,8 @@ _HALF_NEAR_ROOT, _HALF_NEAR_TURN = tl.constexpr(0.03), tl.constexpr(0.35)
 # stands in for the entire functions at a seam.
 _SLOWEST, _FASTEST, _BY_DOUBLE = tl.constexpr(1e-6), tl.constexpr(1e6), tl.constexpr(1e8)
 
+
+FORM = tl.constexpr(_FORM)  # how many numbers are kept of a normal form
 
 # What facts and close_facts say.
 NEEDS_DOUBLE, NOT_FASTEST, NOT_FAST, NO_WAVE, NO_ROOTS, CLOSE, STILL_DOUBLE, UNABLE = (
@@ -342,6 +345,39 @@ def kept_form(forms_ptr, walk, HOW: tl.constexpr):
 
 
 @triton.jit
+def keep_neighbour(forms_ptr, a, b, c, walk, HOW: tl.constexpr):
+    # Likewise that of the neighbour which pulls singular coefficients outward; code -1: none does.
+    pulled = is_singular(a, HOW) | is_singular(b, HOW) | is_singular(c, HOW)
+    at, n = forms_ptr + FORM * walk.channels + walk.channel, walk.channels
+    code = tl.where(pulled, 0, -1)
+    if any_of(pulled & walk.mask, HOW):
+        zero = tl.zeros_like(a)
+        _, _, _, _, kind, p, q, _, _, Af, Bf, mode = normal_form(
+            outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, HOW
+        )
+        mode = neighbour_mode(a, kind, p, q, mode, HOW)
+        code = tl.where(pulled, kind * 8 + mode, -1)
+        store(at + n, p, walk.mask, HOW)
+        store(at + 2 * n, q, walk.mask, HOW)
+        store(at + 3 * n, Af, walk.mask, HOW)
+        store(at + 4 * n, Bf, walk.mask, HOW)
+    store(at, code.to(tl.float64), walk.mask, HOW)
+
+
+@triton.jit
+def kept_neighbour(forms_ptr, walk, HOW: tl.constexpr):
+    # Whether there is one, its kind and numbers, and the arithmetic for its sums.
+    at, n, mask = forms_ptr + FORM * walk.channels + walk.channel, walk.channels, walk.mask
+    code = load(at, mask, -1.0, HOW).to(tl.int32)
+    p, q = load(at + n, mask, 0.0, HOW), load(at + 2 * n, mask, 0.0, HOW)
+    Af, Bf = load(at + 3 * n, mask, 0.0, HOW), load(at + 4 * n, mask, 0.0, HOW)
+    kind, mode = code // 8, code % 8
+    if HOW.LANES:  # SINGLE is for roots by themselves
+        mode = tl.where(mode == SINGLE, DOUBLE, mode)
+    return code >= 0, kind, p, q, Af, Bf, mode
+
+
+@triton.jit
 def outward(p, HOW: tl.constexpr):
     # A singular coefficient moved to the nearest of ±eps.
     eps = tl.full((), HOW.EPS, tl.float64)
@@ -352,7 +388,7 @@ def outward(p, HOW: tl.constexpr):
 def neighbour_mode(a, kind, p, q, mode, HOW: tl.constexpr):
     # The arithmetic that a neighbour's sums need: SHORT, SEAMLESS if it oscillates slowly, SINGLE
     # if both roots are slow, or DOUBLE.  Its own a is a, which SEAMLESS sums say nothing of, and
-    # these must not grow.  SINGLE is for roots by themselves.
+    # these must not grow.
     ROOT: tl.constexpr = _HALF_NEAR_ROOT if HOW.MODE == HALF else _NEAR_ROOT
     TURN: tl.constexpr = _HALF_NEAR_TURN if HOW.MODE == HALF else _NEAR_TURN
     larger = tl.maximum(tl.abs(p), tl.abs(q))
@@ -360,7 +396,7 @@ def neighbour_mode(a, kind, p, q, mode, HOW: tl.constexpr):
     able = slow & (p <= 0) & (is_singular(a, HOW) == 0)
     double = (mode == DOUBLE) | (slow & (able == 0))
     double = double | ((kind == CRITICAL) & (tl.abs(p) < TURN))
-    slowly = tl.where((kind == REAL) & (larger < ROOT), DOUBLE if HOW.LANES else SINGLE, SHORT)
+    slowly = tl.where((kind == REAL) & (larger < ROOT), SINGLE, SHORT)
     return tl.where(double, DOUBLE, tl.where(able, SEAMLESS, slowly))
 
 
@@ -408,10 +444,3 @@ def coefficients(a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, channel, mask, HOW: tl.con
     c = load(c_ptr + channel, mask, 1.0, HOW)
     c1, c2 = load(c1_ptr + channel, mask, 0.0, HOW), load(c2_ptr + channel, mask, 0.0, HOW)
     return a, b, c, c1, c2
-
-
-@triton.jit
-def singular_coefficients(a_ptr, b_ptr, c_ptr, channel, mask, HOW: tl.constexpr):
-    # Those that can be singular.
-    a, b = load(a_ptr + channel, mask, 1.0, HOW), load(b_ptr + channel, mask, 1.0, HOW)
-    return a, b, load(c_ptr + channel, mask, 1.0, HOW)

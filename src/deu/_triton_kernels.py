@@ -39,13 +39,11 @@ from ._triton_forms import (
     coefficients,
     facts,
     has_closed,
-    is_singular,
     keep_form,
+    keep_neighbour,
     kept_form,
-    neighbour_mode,
+    kept_neighbour,
     normal_form,
-    outward,
-    singular_coefficients,
 )
 from ._triton_norm import ONWARD
 from ._triton_seamless import has_seamless
@@ -77,10 +75,14 @@ def forward_channels(
     a, b, c, c1, c2 = coefficients(
         a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
     )
-    _, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(a, b, c, c1, c2, HOW.CONTINUOUS, HOW)
+    _, own_a, own_b, own_c, kind, p, q, A, B, Af, Bf, mode = normal_form(
+        a, b, c, c1, c2, HOW.CONTINUOUS, HOW
+    )
     if HOW.KEEP:
         if walk.share == 0:
-            keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW)
+            keep_form(forms_ptr, own_a, own_b, own_c, kind, p, q, A, B, Af, Bf, walk, HOW)
+            if not HOW.CONTINUOUS:
+                keep_neighbour(forms_ptr, a, b, c, walk, HOW)
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
             forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW, beside)
@@ -309,14 +311,11 @@ def backward_channels(
                     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr"])
+@triton.jit
 def backward(
     t_ptr,
     g_ptr,
     out_ptr,
-    a_ptr,
-    b_ptr,
-    c_ptr,
     forms_ptr,
     sums_ptr,
     channels,
@@ -348,15 +347,8 @@ def backward(
         out = Strided(out_ptr, out_outer, out_channel, out_inner)
     backward_channels(t, g, out, forms_ptr, sums_ptr, walk, HOW, ALONE)
     if HOW.PULL:
-        zero = tl.zeros_like(walk.channel).to(tl.float64)
-        a, b, c = singular_coefficients(a_ptr, b_ptr, c_ptr, walk.channel, walk.mask, HOW)
-        pulled = is_singular(a, HOW) | is_singular(b, HOW) | is_singular(c, HOW)
-        pulled = pulled & walk.mask
+        pulled, kind, p, q, Af, Bf, mode = kept_neighbour(forms_ptr, walk, HOW)
         if any_of(pulled, HOW):
-            _, _, _, _, kind, p, q, _, _, Af, Bf, mode = normal_form(
-                outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, HOW
-            )
-            mode = neighbour_mode(a, kind, p, q, mode, HOW)
             slow = pulled & (mode == SEAMLESS)
             if HOW.MODE == DOUBLE:
                 neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, DOUBLE, HOW)
@@ -374,9 +366,7 @@ def backward(
                     tl.debug_barrier()
                     for i in range(HOW.WIDTH):
                         if holds(double, i, HOW):
-                            neighbour_alone(
-                                t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW, ALONE
-                            )
+                            neighbour_alone(t, g, forms_ptr, sums_ptr, walk, i, HOW, ALONE)
             elif mode == DOUBLE and kind == OSCILLATING:
                 neighbour_walk(
                     t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, OSCILLATING, DOUBLE, ALONE

@@ -37,9 +37,8 @@ from ._triton_fast import fast_gradients, fast_unit, fast_value, gathered, is_re
 from ._triton_forms import (
     coefficients,
     kept_form,
+    kept_neighbour,
     normal_form,
-    outward,
-    singular_coefficients,
     store,
 )
 from ._triton_mixed import (
@@ -711,15 +710,9 @@ def neighbour_walk(
 
 
 @triton.jit
-def neighbour_alone(
-    t, g, a_ptr, b_ptr, c_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr
-):
+def neighbour_alone(t, g, forms_ptr, sums_ptr, walk, i, HOW: tl.constexpr, ALONE: tl.constexpr):
     one = _one_channel(walk, i, HOW)
-    a, b, c = singular_coefficients(a_ptr, b_ptr, c_ptr, one.channel, one.mask, ALONE)
-    zero = tl.zeros_like(a)
-    _, _, _, _, kind, p, q, _, _, Af, Bf, _ = normal_form(
-        outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, ALONE
-    )
+    _, kind, p, q, Af, Bf, _ = kept_neighbour(forms_ptr, one, ALONE)
     slow = kind != kind
     if kind == OSCILLATING:
         neighbour_walk(t, g, sums_ptr, one, kind, p, q, Af, Bf, slow, OSCILLATING, DOUBLE, ALONE)

@@ -238,9 +238,9 @@ std::optional<Gradients> backward(const Tensor& grad, const Tensor& t, const Ten
   void* stream = stream_of(t);
   std::array<void*, 5> p;
   for (size_t i = 0; i < 5; ++i) p[i] = units[i].data_ptr();
-  if (!launch<8>(plan->backward, stream,
-                 {t.data_ptr(), grad.data_ptr(), grads[0].data_ptr(), p[0], p[1], p[2],
-                  forms.data_ptr(), sums.data_ptr()}))
+  if (!launch<5>(plan->backward, stream,
+                 {t.data_ptr(), grad.data_ptr(), grads[0].data_ptr(), forms.data_ptr(),
+                  sums.data_ptr()}))
     return std::nullopt;
   launch<11>(plan->finish, stream,
              {p[0], p[1], p[2], p[3], p[4], sums.data_ptr(), grads[1].data_ptr(),
