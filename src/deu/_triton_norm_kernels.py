@@ -21,6 +21,7 @@ from ._triton_norm import FROZEN, ONWARD, Beside
 from ._triton_walks import (
     Strided,
     ask_for,
+    inside_of,
     narrow,
     next_tile,
     plus_two,
@@ -70,9 +71,10 @@ def measure(
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
     total = tl.zeros(whole_of(HOW), tl.float32)
     square = total
-    position, outer, inside_of = start_of(walk, HOW)
-    at, inside = tile_of(x, position, outer, inside_of, walk, HOW)
-    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+    position, outer, along = start_of(walk, HOW)
+    at = tile_of(x, position, outer, along, walk, HOW)
+    inside = inside_of(position, walk, HOW)
+    for _tile in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         if HOW.EVEN:
             d = widened(tl.load(at), tl.float32, HOW.PTX) - pilot
         else:
@@ -80,8 +82,9 @@ def measure(
             d = tl.where(inside, d, 0.0)
         total += d
         square += d * d
-        position, outer, inside_of = next_tile(position, outer, inside_of, walk, HOW)
-        at, inside = tile_of(x, position, outer, inside_of, walk, HOW)
+        position, outer, along = next_tile(position, outer, along, walk, HOW)
+        at = tile_of(x, position, outer, along, walk, HOW)
+        inside = inside_of(position, walk, HOW)
     total, square = summed_two(total, square, HOW)
     at = sums_ptr + 2 * walk.channel.to(tl.int64) * walk.shares + walk.share
     store(at, total.to(tl.float64), walk.mask, HOW)

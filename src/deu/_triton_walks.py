@@ -262,15 +262,22 @@ def next_tile(position, outer, inner, walk, HOW: tl.constexpr):
 
 
 @triton.jit
-def tile_of(x, position, outer, inner, walk, HOW: tl.constexpr):
-    # Pointers to a tile's elements, and which of them are within the walk.
+def inside_of(position, walk, HOW: tl.constexpr):
+    # Which elements of a tile are within the walk.
     inside = (position < walk.last)[:, None]
+    if HOW.LANES:
+        inside = inside & walk.mask[None, :]
+    return inside
+
+
+@triton.jit
+def tile_of(x, position, outer, inner, walk, HOW: tl.constexpr):
+    # Pointers to a tile's elements.
     if HOW.FLAT:
         offset = position * x.inner
     else:
         offset = outer * x.outer + inner * x.inner
     if HOW.LANES:
-        inside = inside & walk.mask[None, :]
         offset = offset[:, None] + (walk.channel * x.channel)[None, :]
         TOGETHER: tl.constexpr = HOW.TOGETHER
         if TOGETHER < HOW.WIDTH:
@@ -279,7 +286,7 @@ def tile_of(x, position, outer, inner, walk, HOW: tl.constexpr):
         WIDTH: tl.constexpr = HOW.WIDTH  # Triton 3.6 takes no attribute here
         offset = tl.multiple_of(offset, WIDTH)
         offset = (walk.channel * x.channel) + offset[:, None] + tl.arange(0, HOW.WIDTH)[None, :]
-    return x.pointer + offset, inside
+    return x.pointer + offset
 
 
 @triton.constexpr_function
@@ -349,23 +356,25 @@ def forward_walk(
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
     position, outer, inner = start_of(walk, HOW)
     # The loop carries its pointers: Triton's passes take far less time then.
-    t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
-    y_at, _ = tile_of(y, position, outer, inner, walk, HOW)
+    t_at = tile_of(t, position, outer, inner, walk, HOW)
+    inside = inside_of(position, walk, HOW)
+    y_at = tile_of(y, position, outer, inner, walk, HOW)
     if HOW.RESIDUAL:
-        r_at, _ = tile_of(beside.residual, position, outer, inner, walk, HOW)
-    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+        r_at = tile_of(beside.residual, position, outer, inner, walk, HOW)
+    for _tile in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
         residual = x
         if HOW.RESIDUAL:
             residual = widened(_load(r_at, inside, HOW), TYPE, HOW.PTX)
-        x, _ = normed(x, residual, norm, HOW)
+        x, centred = normed(x, residual, norm, HOW)
         found = _bounded(x, unit, y.pointer, KIND, MODE, HOW)
         _store(y_at, found, inside, HOW)
         position, outer, inner = next_tile(position, outer, inner, walk, HOW)
-        t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
-        y_at, _ = tile_of(y, position, outer, inner, walk, HOW)
+        t_at = tile_of(t, position, outer, inner, walk, HOW)
+        inside = inside_of(position, walk, HOW)
+        y_at = tile_of(y, position, outer, inner, walk, HOW)
         if HOW.RESIDUAL:
-            r_at, _ = tile_of(beside.residual, position, outer, inner, walk, HOW)
+            r_at = tile_of(beside.residual, position, outer, inner, walk, HOW)
 
 
 @triton.jit
@@ -554,15 +563,16 @@ def backward_walk(
     z = tl.zeros(_part(HOW), TYPE)
     s_p, s_q, s_A, s_B, s_Af, s_Bf, s_stopped, s_more, s_all, s_along = z, z, z, z, z, z, z, z, z, z
     position, outer, inner = start_of(walk, HOW)
-    t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
-    g_at, _ = tile_of(g, position, outer, inner, walk, HOW)
+    t_at = tile_of(t, position, outer, inner, walk, HOW)
+    inside = inside_of(position, walk, HOW)
+    g_at = tile_of(g, position, outer, inner, walk, HOW)
     if HOW.NORM != MEASURED:
-        out_at, _ = tile_of(out, position, outer, inner, walk, HOW)
+        out_at = tile_of(out, position, outer, inner, walk, HOW)
     if HOW.RESIDUAL:
-        r_at, _ = tile_of(beside.residual, position, outer, inner, walk, HOW)
+        r_at = tile_of(beside.residual, position, outer, inner, walk, HOW)
         if HOW.NORM == ONWARD:
-            r_out_at, _ = tile_of(beside.out, position, outer, inner, walk, HOW)
-    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+            r_out_at = tile_of(beside.out, position, outer, inner, walk, HOW)
+    for _tile in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
         gradient = widened(_load(g_at, inside, HOW), TYPE, HOW.PTX)
         residual = x
@@ -589,14 +599,15 @@ def backward_walk(
         if HOW.RESIDUAL and HOW.NORM == ONWARD:
             _store(r_out_at, _joined(moved, other, out.pointer, MODE, HOW), inside, HOW)
         position, outer, inner = next_tile(position, outer, inner, walk, HOW)
-        t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
-        g_at, _ = tile_of(g, position, outer, inner, walk, HOW)
+        t_at = tile_of(t, position, outer, inner, walk, HOW)
+        inside = inside_of(position, walk, HOW)
+        g_at = tile_of(g, position, outer, inner, walk, HOW)
         if HOW.NORM != MEASURED:
-            out_at, _ = tile_of(out, position, outer, inner, walk, HOW)
+            out_at = tile_of(out, position, outer, inner, walk, HOW)
         if HOW.RESIDUAL:
-            r_at, _ = tile_of(beside.residual, position, outer, inner, walk, HOW)
+            r_at = tile_of(beside.residual, position, outer, inner, walk, HOW)
             if HOW.NORM == ONWARD:
-                r_out_at, _ = tile_of(beside.out, position, outer, inner, walk, HOW)
+                r_out_at = tile_of(beside.out, position, outer, inner, walk, HOW)
     if HOW.NORM == ONWARD:
         zero = _wide(tl.zeros_like(p))
         s_p, s_q, s_A, s_B, s_Af, s_Bf = zero, zero, zero, zero, zero, zero
@@ -668,14 +679,16 @@ def neighbour_walk(
     z = tl.zeros(_part(HOW), TYPE)
     s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, inputs = z, z, z, z, z, z, z, z, z, z, z, z
     position, outer, inner = start_of(walk, HOW)
-    t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
-    g_at, _ = tile_of(g, position, outer, inner, walk, HOW)
-    for _ in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
+    t_at = tile_of(t, position, outer, inner, walk, HOW)
+    inside = inside_of(position, walk, HOW)
+    g_at = tile_of(g, position, outer, inner, walk, HOW)
+    for _tile in tl.range(walk.first, walk.last, STRIDE, num_stages=HOW.STAGES):
         x = widened(_load(t_at, inside, HOW), TYPE, HOW.PTX)
         gradient = widened(_load(g_at, inside, HOW), TYPE, HOW.PTX)
         position, outer, inner = next_tile(position, outer, inner, walk, HOW)
-        t_at, inside = tile_of(t, position, outer, inner, walk, HOW)
-        g_at, _ = tile_of(g, position, outer, inner, walk, HOW)
+        t_at = tile_of(t, position, outer, inner, walk, HOW)
+        inside = inside_of(position, walk, HOW)
+        g_at = tile_of(g, position, outer, inner, walk, HOW)
         if HOW.HALVES:
             x, x_other = _halves(x, HOW)
             gradient, g_other = _halves(gradient, HOW)
