@@ -35,8 +35,8 @@ from ._triton_launch import (
 _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 
 # How many numbers backward leaves its last step of each neuron and share of the positions, and how
-# many if no neighbour pulls, or if batch norm comes first; _triton_walks.py says what they are.
-SUMS, OWN_SUMS, NORM_SUMS = 18, 7, 9
+# many if no neighbour pulls, or if batch norm comes first; _triton_sums.py says what they are.
+SUMS, OWN_SUMS, NORM_SUMS = 16, 7, 9
 # And how many forward keeps for backward of each neuron: its normal form; and its neighbour's.
 FORM, NEAR_FORM = 7, 5
 # With batch norm before it: then mean, scale and shift, the inverse of the deviation, what the mean

@@ -60,7 +60,7 @@ class How(NamedTuple):
     PTX: bool  # whether the chip understands NVIDIA's instructions
     FACTORS: bool  # whether conditions may be factors, see _triton_fast.py
     KEEP: bool  # forward: whether normal forms are kept for backward
-    NORM: int  # whether batch norm comes before the unit, see _triton_walks.py
+    NORM: int  # whether batch norm comes before the unit, see _triton_norm.py
     RESIDUAL: bool  # and whether another tensor is added in between
     OVERLAP: bool  # whether a kernel may be launched while the one before it ends
 
@@ -554,7 +554,7 @@ def gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.conste
 @triton.jit
 def neighbour_sums(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
     # What the element adds to the sums from which a neighbour's gradient follows whatever its A
-    # and B: of g·h and g·d; of g·x·h; for x > 0 of g·∂d/∂p (real roots) or of g·x·h; and of g·x·h
+    # and B: of g·d; of g·x·h; for x > 0 of g·∂d/∂p (real roots) or of g·x·h; and of g·x·h
     # over the capped elements (not of real roots, where it is left out of the former).
     h1, h2, d1, d2, free1, free2, _ = basis(x, unit, KIND, MODE, HOW)
     gp = tl.where(x > 0, g, 0.0)
@@ -574,4 +574,4 @@ def neighbour_sums(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
             pushed1 = response_slope(x, unit.p, unit.over_p, h1, d1, free1, MODE)
             pushed2 = response_slope(x, unit.q, unit.over_q, h2, d2, free2, MODE)
             P1, P2 = tl.where(real, gp * pushed1, P1), tl.where(real, gp * pushed2, P2)
-    return g * h1, g * h2, gp * d1, gp * d2, X1, X2, P1, P2, capped1, capped2
+    return gp * d1, gp * d2, X1, X2, P1, P2, capped1, capped2

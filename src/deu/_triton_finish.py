@@ -19,9 +19,10 @@ from ._triton_forms import (
     outward,
 )
 from ._triton_rows import continuous_pull, paper_pull
-from ._triton_walks import ALL_SUMS, OWN, count_of, narrow, plus_eight
+from ._triton_sums import ALL_SUMS, OWN, count_of, plus_eight
+from ._triton_tiles import narrow
 
-# The neighbour's last two, and that of the inputs, are the last three of these.
+# That of the inputs is the last of these.
 LAST_EIGHT = tl.constexpr(ALL_SUMS.value - 8)
 
 
@@ -192,16 +193,16 @@ def finish(
         if HOW.PULL:
             if any_of(none_a | none_b | none_c, HOW):
                 last = totals_of(sums_ptr, LAST_EIGHT, channel, shares, SHARES, HOW)
-                F1, F2, inputs = one_of(last, 5), one_of(last, 6), one_of(last, 7)
+                inputs = one_of(last, 7)
                 n_c1, n_c2 = _neighbour(own_a, own_b, own_c, c1, c2, inputs / positions, HOW)
                 row, a, b, c, kind, p, q, A, B, Af, Bf, mode = normal_form(
                     outward(own_a, HOW), outward(own_b, HOW), outward(own_c, HOW),
                     n_c1, n_c2, False, HOW,
                 )  # fmt: skip
                 near = totals_of(sums_ptr, OWN, channel, shares, SHARES, HOW)
-                g_A, g_B = one_of(near, 0), one_of(near, 1)
-                g_Af, g_Bf = one_of(near, 2), one_of(near, 3)
-                X1, X2, P1, P2 = one_of(near, 4), one_of(near, 5), one_of(near, 6), one_of(near, 7)
+                g_Af, g_Bf = one_of(near, 0), one_of(near, 1)
+                X1, X2, P1, P2 = one_of(near, 2), one_of(near, 3), one_of(near, 4), one_of(near, 5)
+                F1, F2 = one_of(near, 6), one_of(near, 7)
                 real = kind == REAL
                 g_q = B * X1 - A * X2 + Bf * P1 - Af * P2
                 # An exponent is capped on one side of 0 alone: where its root makes it grow.
@@ -212,8 +213,10 @@ def finish(
                 first, second = A * X1 + Af * P1, B * X2 + Bf * P2
                 g_p = tl.where(real, first, first + second)
                 g_q = tl.where(real, second, g_q)
+                # A and B, which are c1 and c2, say nothing of the other three.
+                zero = tl.zeros_like(a)
                 n_a, n_b, n_c, n_d, n_e = paper_pull(
-                    row, a, b, c, n_c1, n_c2, g_p, g_q, g_A, g_B, g_Af, g_Bf
+                    row, a, b, c, n_c1, n_c2, g_p, g_q, zero, zero, g_Af, g_Bf
                 )
                 d_a = tl.where(none_a, n_a, d_a)
                 d_b = tl.where(none_b, n_b, d_b)

@@ -1,6 +1,8 @@
 # mypy: ignore-errors
 """On a GPU: what a neuron's coefficients make of it, and the arithmetic that it needs."""
 
+from collections import namedtuple
+
 import triton
 import triton.language as tl
 
@@ -58,6 +60,10 @@ _SLOWEST, _FASTEST, _BY_DOUBLE = tl.constexpr(1e-6), tl.constexpr(1e6), tl.const
 
 
 FORM = tl.constexpr(_FORM)  # how many numbers are kept of a normal form
+
+# What is known of a channel; and of its neighbour, with whether it oscillates slowly.
+Form = namedtuple("Form", ["kind", "p", "q", "A", "B", "Af", "Bf"])
+NearForm = namedtuple("NearForm", ["kind", "p", "q", "Af", "Bf", "slow"])
 
 # What facts and close_facts say.
 NEEDS_DOUBLE, NOT_FASTEST, NOT_FAST, NO_WAVE, NO_ROOTS, CLOSE, STILL_DOUBLE, UNABLE = (
@@ -334,14 +340,14 @@ def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW: tl.conste
 
 @triton.jit
 def kept_form(forms_ptr, walk, HOW: tl.constexpr):
-    # Kind, numbers, the arithmetic for gradients, whether they may be SEAMLESS, and should.
+    # The form, the arithmetic for gradients, whether they may be SEAMLESS, and should.
     at, n, mask = forms_ptr + walk.channel, walk.channels, walk.mask
     code = load(at, mask, 0.0, HOW)
     p, q = load(at + n, mask, 0.0, HOW), load(at + 2 * n, mask, 0.0, HOW)
     A, B = load(at + 3 * n, mask, 0.0, HOW), load(at + 4 * n, mask, 0.0, HOW)
     Af, Bf = load(at + 5 * n, mask, 0.0, HOW), load(at + 6 * n, mask, 0.0, HOW)
     code = code.to(tl.int32)
-    return code // 32, p, q, A, B, Af, Bf, code % 8, code & 8 > 0, code & 16 > 0
+    return Form(code // 32, p, q, A, B, Af, Bf), code % 8, code & 8 > 0, code & 16 > 0
 
 
 @triton.jit
@@ -366,7 +372,7 @@ def keep_neighbour(forms_ptr, a, b, c, walk, HOW: tl.constexpr):
 
 @triton.jit
 def kept_neighbour(forms_ptr, walk, HOW: tl.constexpr):
-    # Whether there is one, its kind and numbers, and the arithmetic for its sums.
+    # Whether there is one, its form, and the arithmetic for its sums.
     at, n, mask = forms_ptr + FORM * walk.channels + walk.channel, walk.channels, walk.mask
     code = load(at, mask, -1.0, HOW).to(tl.int32)
     p, q = load(at + n, mask, 0.0, HOW), load(at + 2 * n, mask, 0.0, HOW)
@@ -374,7 +380,8 @@ def kept_neighbour(forms_ptr, walk, HOW: tl.constexpr):
     kind, mode = code // 8, code % 8
     if HOW.LANES:  # SINGLE is for roots by themselves
         mode = tl.where(mode == SINGLE, DOUBLE, mode)
-    return code >= 0, kind, p, q, Af, Bf, mode
+    pulled = code >= 0
+    return pulled, NearForm(kind, p, q, Af, Bf, pulled & (mode == SEAMLESS)), mode
 
 
 @triton.jit

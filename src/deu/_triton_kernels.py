@@ -33,6 +33,7 @@ from ._triton_forms import (
     NOT_FASTEST,
     STILL_DOUBLE,
     UNABLE,
+    Form,
     any_bits,
     any_of,
     close_facts,
@@ -47,9 +48,9 @@ from ._triton_forms import (
 )
 from ._triton_norm import ONWARD
 from ._triton_seamless import has_seamless
+from ._triton_sums import keep_own, own_zeros
+from ._triton_tiles import Strided, ask_for, holds, walk_of
 from ._triton_walks import (
-    Strided,
-    ask_for,
     backward_alone,
     backward_walk,
     forward_alone,
@@ -57,12 +58,9 @@ from ._triton_walks import (
     has_fast,
     has_short,
     has_steady,
-    holds,
-    keep_own,
     neighbour_alone,
     neighbour_walk,
     occurs,
-    walk_of,
 )
 
 
@@ -78,6 +76,7 @@ def forward_channels(
     _, own_a, own_b, own_c, kind, p, q, A, B, Af, Bf, mode = normal_form(
         a, b, c, c1, c2, HOW.CONTINUOUS, HOW
     )
+    form = Form(kind, p, q, A, B, Af, Bf)
     if HOW.KEEP:
         if walk.share == 0:
             keep_form(forms_ptr, own_a, own_b, own_c, kind, p, q, A, B, Af, Bf, walk, HOW)
@@ -85,26 +84,26 @@ def forward_channels(
                 keep_neighbour(forms_ptr, a, b, c, walk, HOW)
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW, beside)
+            forward_walk(t, y, walk, form, ENTIRE, DOUBLE, HOW, beside)
         else:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW, beside)
+            forward_walk(t, y, walk, form, MIXED, DOUBLE, HOW, beside)
     elif HOW.LANES:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         found = any_bits(facts(kind, mode, walk.mask, SHORT))
         fastest, fast = found & NOT_FASTEST == 0, found & NOT_FAST == 0
         waves, reals = found & NO_WAVE == 0, found & NO_ROOTS == 0
         if waves and fast:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW, beside)
+            forward_walk(t, y, walk, form, OSCILLATING, FAST, HOW, beside)
         elif waves:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, SINGLE, HOW, beside)
+            forward_walk(t, y, walk, form, OSCILLATING, SINGLE, HOW, beside)
         elif has_closed(HOW) and reals and fastest:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW, beside)
+            forward_walk(t, y, walk, form, CLOSED, HALF, HOW, beside)
         elif reals and fast:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW, beside)
+            forward_walk(t, y, walk, form, REAL, FAST, HOW, beside)
         elif fast:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW, beside)
+            forward_walk(t, y, walk, form, MIXED, FAST, HOW, beside)
         else:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW, beside)
+            forward_walk(t, y, walk, form, MIXED, SINGLE, HOW, beside)
         if found & NEEDS_DOUBLE > 0:
             tl.debug_barrier()  # what follows is written over what all threads have written
             slow = (mode == DOUBLE) & walk.mask
@@ -117,21 +116,21 @@ def forward_channels(
         # What few neurons need is not worth the time to compile it for each kind.
         REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
         if kind == OSCILLATING:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE, beside)
+            forward_walk(t, y, walk, form, OSCILLATING, DOUBLE, ALONE, beside)
         elif kind == REAL:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE, beside)
+            forward_walk(t, y, walk, form, REAL, DOUBLE, ALONE, beside)
         else:
-            forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, ALONE, beside)
+            forward_walk(t, y, walk, form, REST, DOUBLE, ALONE, beside)
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
             if occurs(KIND, HOW) and kind == KIND:
                 if KIND == REAL and has_closed(HOW) and mode == HALF:
-                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, CLOSED, HALF, HOW, beside)
+                    forward_walk(t, y, walk, form, CLOSED, HALF, HOW, beside)
                 elif has_fast(KIND, HOW) and mode != SINGLE:
-                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW, beside)
+                    forward_walk(t, y, walk, form, KIND, FAST, HOW, beside)
                 else:
-                    forward_walk(t, y, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW, beside)
+                    forward_walk(t, y, walk, form, KIND, SINGLE, HOW, beside)
 
 
 @triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
@@ -177,18 +176,14 @@ def backward_channels(
     t, g, out, forms_ptr, sums_ptr, walk, HOW: tl.constexpr, ALONE: tl.constexpr, beside=None
 ):  # fmt: skip
     # A walk's share of the gradients, but for neighbours'.
-    kind, p, q, A, B, Af, Bf, mode, able, close = kept_form(forms_ptr, walk, HOW)
-    zero = tl.zeros_like(p)
-    s0, s1, s2, s3, s4, s5, s6, s7, s8 = zero, zero, zero, zero, zero, zero, zero, zero, zero
+    form, mode, able, close = kept_form(forms_ptr, walk, HOW)
+    kind = form.kind
+    sums = own_zeros(tl.zeros_like(form.p))
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, ENTIRE, DOUBLE, HOW, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, ENTIRE, DOUBLE, HOW, None, beside)
         else:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, DOUBLE, HOW, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, MIXED, DOUBLE, HOW, None, beside)
     elif HOW.LANES:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         NEXT: tl.constexpr = SHORT if has_short(OSCILLATING, HOW) else SINGLE
@@ -218,89 +213,44 @@ def backward_channels(
             any_slow = tl.where(seamless, found & (STILL_DOUBLE | UNABLE) > 0, any_slow)
         slow = (alone == DOUBLE) & walk.mask
         if HOW.CONTINUOUS and has_seamless(HOW) and seamless:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, MIXED, SEAMLESS, HOW, None, beside)
         elif waves and fast:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, FAST, HOW, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, OSCILLATING, FAST, HOW, None, beside)
         elif waves:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, NEXT, HOW, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, OSCILLATING, NEXT, HOW, None, beside)
         elif reals and fast:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, FAST, HOW, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, REAL, FAST, HOW, None, beside)
         elif fast:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, FAST, HOW, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, MIXED, FAST, HOW, None, beside)
         elif not HOW.CONTINUOUS and has_seamless(HOW) and seamless:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SEAMLESS, HOW, close, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, MIXED, SEAMLESS, HOW, close, beside)
         else:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, MIXED, SINGLE, HOW, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, MIXED, SINGLE, HOW, None, beside)
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.
         REST: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
         if kind == OSCILLATING:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, OSCILLATING, DOUBLE, ALONE, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, OSCILLATING, DOUBLE, ALONE, None, beside)
         elif kind == REAL:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REAL, DOUBLE, ALONE, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, REAL, DOUBLE, ALONE, None, beside)
         else:
-            s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                t, g, out, walk, kind, p, q, A, B, Af, Bf, REST, DOUBLE, ALONE, None, beside
-            )
+            sums = backward_walk(t, g, out, walk, form, REST, DOUBLE, ALONE, None, beside)
     else:
         FAST: tl.constexpr = HALF if HOW.MODE == HALF else SHORT
         for KIND in tl.static_range(6):
             if occurs(KIND, HOW) and kind == KIND:
                 if has_seamless(HOW) and (KIND == REAL or KIND == OSCILLATING) and mode == SEAMLESS:
-                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                        t,
-                        g,
-                        out,
-                        walk,
-                        kind,
-                        p,
-                        q,
-                        A,
-                        B,
-                        Af,
-                        Bf,
-                        KIND,
-                        SEAMLESS,
-                        HOW,
-                        close,
-                        beside,
-                    )
-                elif has_steady(KIND, HOW) and mode != SINGLE and tl.maximum(p, q) <= 0:
-                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, STEADY, FAST, HOW, None, beside
-                    )
+                    sums = backward_walk(t, g, out, walk, form, KIND, SEAMLESS, HOW, close, beside)
+                elif has_steady(KIND, HOW) and mode != SINGLE and tl.maximum(form.p, form.q) <= 0:
+                    sums = backward_walk(t, g, out, walk, form, STEADY, FAST, HOW, None, beside)
                 elif has_short(KIND, HOW) and mode == SHORT:
-                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SHORT, HOW, None, beside
-                    )
+                    sums = backward_walk(t, g, out, walk, form, KIND, SHORT, HOW, None, beside)
                 elif has_fast(KIND, HOW) and mode != SINGLE:
-                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, FAST, HOW, None, beside
-                    )
+                    sums = backward_walk(t, g, out, walk, form, KIND, FAST, HOW, None, beside)
                 else:
-                    s0, s1, s2, s3, s4, s5, s6, s7, s8 = backward_walk(
-                        t, g, out, walk, kind, p, q, A, B, Af, Bf, KIND, SINGLE, HOW, None, beside
-                    )
+                    sums = backward_walk(t, g, out, walk, form, KIND, SINGLE, HOW, None, beside)
     if HOW.NORM != ONWARD:
-        keep_own(sums_ptr, s0, s1, s2, s3, s4, s5, s6, s7, s8, walk, HOW)
+        keep_own(sums_ptr, sums, walk, HOW)
     if HOW.LANES and HOW.MODE != DOUBLE:
         if any_slow:
             tl.debug_barrier()  # what follows is written over what all threads have written
@@ -347,20 +297,16 @@ def backward(
         out = Strided(out_ptr, out_outer, out_channel, out_inner)
     backward_channels(t, g, out, forms_ptr, sums_ptr, walk, HOW, ALONE)
     if HOW.PULL:
-        pulled, kind, p, q, Af, Bf, mode = kept_neighbour(forms_ptr, walk, HOW)
+        pulled, near, mode = kept_neighbour(forms_ptr, walk, HOW)
+        kind = near.kind
         if any_of(pulled, HOW):
-            slow = pulled & (mode == SEAMLESS)
             if HOW.MODE == DOUBLE:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, DOUBLE, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, near, MIXED, DOUBLE, HOW)
             elif HOW.LANES:
-                if any_of(slow, HOW):
-                    neighbour_walk(
-                        t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, SEAMLESS, HOW
-                    )
+                if any_of(near.slow, HOW):
+                    neighbour_walk(t, g, sums_ptr, walk, near, MIXED, SEAMLESS, HOW)
                 else:
-                    neighbour_walk(
-                        t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, SHORT, HOW
-                    )
+                    neighbour_walk(t, g, sums_ptr, walk, near, MIXED, SHORT, HOW)
                 double = pulled & (mode == DOUBLE)
                 if any_of(double, HOW):
                     tl.debug_barrier()
@@ -368,22 +314,16 @@ def backward(
                         if holds(double, i, HOW):
                             neighbour_alone(t, g, forms_ptr, sums_ptr, walk, i, HOW, ALONE)
             elif mode == DOUBLE and kind == OSCILLATING:
-                neighbour_walk(
-                    t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, OSCILLATING, DOUBLE, ALONE
-                )
+                neighbour_walk(t, g, sums_ptr, walk, near, OSCILLATING, DOUBLE, ALONE)
             elif mode == DOUBLE:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, MIXED, DOUBLE, ALONE)
+                neighbour_walk(t, g, sums_ptr, walk, near, MIXED, DOUBLE, ALONE)
             elif mode == SEAMLESS:
-                neighbour_walk(
-                    t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, OSCILLATING, SEAMLESS, HOW
-                )
+                neighbour_walk(t, g, sums_ptr, walk, near, OSCILLATING, SEAMLESS, HOW)
             elif mode == SINGLE:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, REAL, SINGLE, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, near, REAL, SINGLE, HOW)
             elif kind == REAL:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, REAL, SHORT, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, near, REAL, SHORT, HOW)
             elif kind == OSCILLATING:
-                neighbour_walk(
-                    t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, OSCILLATING, SHORT, HOW
-                )
+                neighbour_walk(t, g, sums_ptr, walk, near, OSCILLATING, SHORT, HOW)
             else:
-                neighbour_walk(t, g, sums_ptr, walk, kind, p, q, Af, Bf, slow, CRITICAL, SHORT, HOW)
+                neighbour_walk(t, g, sums_ptr, walk, near, CRITICAL, SHORT, HOW)

@@ -31,6 +31,7 @@ from ._triton_elements import (
 from ._triton_fast import _response_slope
 from ._triton_mixed import angle, arranged, exponentials, turned
 from ._triton_seamless import SERIES, gathered_response, iv_series, v_series
+from ._triton_sums import Near
 
 Neighbour = namedtuple(
     "Neighbour",
@@ -93,14 +94,12 @@ def _slowly(x, e, h1, h2, unit, HOW: tl.constexpr):
 
 
 @triton.jit
-def near_sums(
-    x, g, unit, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10,
-    KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
-):  # fmt: skip
-    # Eleven sums with what the element adds to them: of g·h1 and g·h2; of g·x times these where
-    # their exponents are below their caps; and times these anywhere; for x > 0 of g·(h1 - 1) and
-    # g·h2, or of a slow one V and iV, or of slow roots g·∂M(p)/∂p, of g·x·h1 and g·x·h2 below
-    # their caps, and of g·∂M(q)/∂q.
+def near_sums(x, g, unit, s, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    # The sums with what the element adds to them: F of g·x·h1 and g·x·h2 where their exponents are
+    # below their caps, X of these anywhere, P of the former for x > 0; Af and Bf, for x > 0, of
+    # g·(h1 - 1) and g·h2, or of a slow one V and iV, or of slow roots g·∂M(p)/∂p; more of
+    # g·∂M(q)/∂q.
+    Af, Bf, X1, X2, P1, P2, F1, F2, more, inputs = s
     raw1, raw2, e1, e2, free1, free2 = exponentials(x, unit, HOW)
     h1, h2 = e1, e2
     if KIND == MIXED or KIND == OSCILLATING:
@@ -117,13 +116,11 @@ def near_sums(
     live2 = live1
     if KIND == MIXED or KIND == REAL:
         live2 = tl.where(free2, gx, 0.0)
-    s0 += g * h1
-    s1 += g * h2
-    s2 += live1 * h1
-    s3 += live2 * h2
+    F1 += live1 * h1
+    F2 += live2 * h2
     if KIND != REAL:
-        s4 += gx * h1
-        s5 += gx * h2
+        X1 += gx * h1
+        X2 += gx * h2
     first, second = h1 - 1.0, h2
     if MODE == SEAMLESS:
         V, iV = _slowly(at_least(x, 0.0, HALF), e1, h1, h2, unit, HOW)
@@ -131,50 +128,50 @@ def near_sums(
     if MODE == SINGLE:
         live = tl.where(free1, e1, 0.0)
         first, _ = _response_slope(x, raw1, unit.over_p, e1, e1, live, _level(HOW), HOW)
-    s6 += gp * first
-    s7 += gp * second
-    s8 += (positive * live1) * h1
-    s9 += (positive * live2) * h2
+    Af += gp * first
+    if KIND != REAL:
+        Bf += gp * second
+    P1 += (positive * live1) * h1
+    P2 += (positive * live2) * h2
     if KIND == MIXED or KIND == REAL:
         live = tl.where(free2, e2, 0.0)
         to_second, _ = _response_slope(x, raw2, unit.over_q, e2, e2, live, _level(HOW), HOW)
-        s10 += gp * to_second
-    return s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10
+        more += gp * to_second
+    return Near(Af, Bf, X1, X2, P1, P2, F1, F2, more, inputs + x)
 
 
 @triton.jit
-def near_gathered(
-    kind, p, q, Af, Bf, slow, s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10, MODE: tl.constexpr
-):  # fmt: skip
+def near_gathered(form, s, MODE: tl.constexpr):
     # What neighbour_sums would have found.
+    kind, p, q, Af, Bf, slow = form
     real = kind == REAL
     zero = tl.zeros_like(p)
     swapped, first, second, _, _, _, _ = arranged(kind, p, q, zero, zero, zero, zero)
     # Two roots.
     over = inverse_unless_tiny(first, 1e-15)
-    M1, M2 = over * s6, s9 - second * s10
-    to_first = over * (s8 - M1)
+    M1, M2 = over * s.Af, s.P2 - second * s.more
+    to_first = over * (s.P1 - M1)
     if MODE == SINGLE:
-        M1, to_first = s8 - first * s6, s6
+        M1, to_first = s.P1 - first * s.Af, s.Af
     # An exponent is capped on one side of 0 alone: where it grows.
-    capped1, capped2 = s4 - s2, s5 - s3
-    s8 += tl.where(p > 0, capped1, 0.0)
-    s9 += tl.where(p > 0, capped2, 0.0)
+    capped1, capped2 = s.X1 - s.F1, s.X2 - s.F2
+    P1 = s.P1 + tl.where(p > 0, capped1, 0.0)
+    P2 = s.P2 + tl.where(p > 0, capped2, 0.0)
     # A slow oscillation.  V's slope matters to a alone, which is not pulled.
-    by_p, by_q, by_Af, _ = gathered_response(kind, p, q, Af, Bf, s7, s6, zero)
+    by_p, by_q, by_Af, _ = gathered_response(kind, p, q, Af, Bf, s.Bf, s.Af, zero)
     over_size = inverse(Af * Af + Bf * Bf)
-    P1 = tl.where(slow, (Af * by_p + Bf * by_q) * over_size, s8)
-    P2 = tl.where(slow, (Bf * by_p - Af * by_q) * over_size, s9)
-    d1, d2 = tl.where(slow, by_Af, s6), tl.where(slow, 0.0, s7)
-    return (
-        tl.where(swapped, s1, s0),
-        tl.where(swapped, s0, s1),
+    P1 = tl.where(slow, (Af * by_p + Bf * by_q) * over_size, P1)
+    P2 = tl.where(slow, (Bf * by_p - Af * by_q) * over_size, P2)
+    d1, d2 = tl.where(slow, by_Af, s.Af), tl.where(slow, 0.0, s.Bf)
+    return Near(
         tl.where(real, tl.where(swapped, M2, M1), d1),
         tl.where(real, tl.where(swapped, M1, M2), d2),
-        tl.where(real, tl.where(swapped, s3, s2), s4),
-        tl.where(real, tl.where(swapped, s2, s3), s5),
-        tl.where(real, tl.where(swapped, s10, to_first), P1),
-        tl.where(real, tl.where(swapped, to_first, s10), P2),
+        tl.where(real, tl.where(swapped, s.F2, s.F1), s.X1),
+        tl.where(real, tl.where(swapped, s.F1, s.F2), s.X2),
+        tl.where(real, tl.where(swapped, s.more, to_first), P1),
+        tl.where(real, tl.where(swapped, to_first, s.more), P2),
         tl.where(real, 0.0, capped1),
         tl.where(real, 0.0, capped2),
+        s.more,
+        s.inputs,
     )

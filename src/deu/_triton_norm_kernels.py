@@ -18,15 +18,15 @@ from ._triton_finish import columns_of, limited, only, pulls_of, sums_of
 from ._triton_forms import coefficients, normal_form, store
 from ._triton_kernels import backward_channels, forward_channels
 from ._triton_norm import FROZEN, ONWARD, Beside
-from ._triton_walks import (
+from ._triton_sums import plus_two, summed_two
+from ._triton_tiles import (
     Strided,
     ask_for,
     inside_of,
     narrow,
     next_tile,
-    plus_two,
+    shape_of,
     start_of,
-    summed_two,
     tile_of,
     walk_of,
 )
@@ -52,11 +52,6 @@ def _pilot(x, walk, positions, HOW: tl.constexpr):
     return tl.sum(some.to(tl.float32), 0) / tl.minimum(positions, MANY)
 
 
-@triton.constexpr_function
-def whole_of(HOW):
-    return HOW.HEIGHT, HOW.WIDTH
-
-
 @triton.jit
 def measure(
     x_ptr, saved_ptr, sums_ptr, channels, positions, share, inner, x_outer, x_channel, x_inner,
@@ -69,7 +64,7 @@ def measure(
     x = Strided(x_ptr, x_outer, x_channel, x_inner)
     pilot = _pilot(x, walk, positions, HOW)
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
-    total = tl.zeros(whole_of(HOW), tl.float32)
+    total = tl.zeros(shape_of(1, HOW), tl.float32)
     square = total
     position, outer, along = start_of(walk, HOW)
     at = tile_of(x, position, outer, along, walk, HOW)
