@@ -54,7 +54,7 @@ class How(NamedTuple):
     WIDTH: int  # of a tile: channels, or positions that are neighbours in memory
     TOGETHER: int  # channels lie along memory: at most so many neighbours are one thread's
     STAGES: int  # how many tiles are on their way at once
-    HALVES: bool  # backward: whether a tile is taken in two halves, which share their sums
+    ELEMENTS: int  # of a tile: a thread's
     STREAM: bool  # forward: what is written does not fit into a cache
     EVEN: bool  # tiles cover the tensor with nothing over
     PTX: bool  # whether the chip understands NVIDIA's instructions

@@ -12,7 +12,6 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from ._triton_elements import (
     CLOSED,
-    CRITICAL,
     DOUBLE,
     ENTIRE,
     HALF,
@@ -58,6 +57,7 @@ from ._triton_walks import (
     has_fast,
     has_short,
     has_steady,
+    joint_walk,
     neighbour_alone,
     neighbour_walk,
     occurs,
@@ -172,12 +172,42 @@ def forward(
 
 
 @triton.jit
+def _neighbours(
+    t, g, forms_ptr, sums_ptr, walk, pulled, form, mode, HOW: tl.constexpr, ALONE: tl.constexpr
+):  # fmt: skip
+    # The sums of the neighbours that have not been walked along yet.
+    if HOW.MODE == DOUBLE:
+        neighbour_walk(t, g, sums_ptr, walk, form, MIXED, DOUBLE, HOW)
+    elif HOW.LANES:
+        if any_of(form.slow, HOW):
+            neighbour_walk(t, g, sums_ptr, walk, form, MIXED, SEAMLESS, HOW)
+        else:
+            neighbour_walk(t, g, sums_ptr, walk, form, MIXED, SHORT, HOW)
+        double = pulled & (mode == DOUBLE)
+        if any_of(double, HOW):
+            tl.debug_barrier()  # what follows is written over what all threads have written
+            for i in range(HOW.WIDTH):
+                if holds(double, i, HOW):
+                    neighbour_alone(t, g, forms_ptr, sums_ptr, walk, i, HOW, ALONE)
+    elif mode == DOUBLE and form.kind == OSCILLATING:
+        neighbour_walk(t, g, sums_ptr, walk, form, OSCILLATING, DOUBLE, ALONE)
+    elif mode == DOUBLE:
+        neighbour_walk(t, g, sums_ptr, walk, form, MIXED, DOUBLE, ALONE)
+    elif mode == SINGLE:
+        neighbour_walk(t, g, sums_ptr, walk, form, REAL, SINGLE, HOW)
+    else:
+        neighbour_walk(t, g, sums_ptr, walk, form, MIXED, SEAMLESS, HOW)
+
+
+@triton.jit
 def backward_channels(
     t, g, out, forms_ptr, sums_ptr, walk, HOW: tl.constexpr, ALONE: tl.constexpr, beside=None
 ):  # fmt: skip
-    # A walk's share of the gradients, but for neighbours'.
+    # A walk's share of the gradients.
     form, mode, able, close = kept_form(forms_ptr, walk, HOW)
     kind = form.kind
+    if HOW.PULL:
+        pulled, near, near_mode = kept_neighbour(forms_ptr, walk, HOW)
     sums = own_zeros(tl.zeros_like(form.p))
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
@@ -246,7 +276,18 @@ def backward_channels(
                 elif has_short(KIND, HOW) and mode == SHORT:
                     sums = backward_walk(t, g, out, walk, form, KIND, SHORT, HOW, None, beside)
                 elif has_fast(KIND, HOW) and mode != SINGLE:
-                    sums = backward_walk(t, g, out, walk, form, KIND, FAST, HOW, None, beside)
+                    if HOW.PULL:
+                        sums, pulled = joint_walk(
+                            t, g, out, sums_ptr, walk, form, pulled, near, near_mode,
+                            KIND, FAST, HOW,
+                        )  # fmt: skip
+                    else:
+                        sums = backward_walk(t, g, out, walk, form, KIND, FAST, HOW, None, beside)
+                elif HOW.PULL and not has_fast(KIND, HOW):
+                    sums, pulled = joint_walk(
+                        t, g, out, sums_ptr, walk, form, pulled, near, near_mode,
+                        KIND, SINGLE, HOW,
+                    )  # fmt: skip
                 else:
                     sums = backward_walk(t, g, out, walk, form, KIND, SINGLE, HOW, None, beside)
     if HOW.NORM != ONWARD:
@@ -259,6 +300,9 @@ def backward_channels(
                     backward_alone(
                         t, g, out, forms_ptr, sums_ptr, walk, i, HOW, ALONE, beside
                     )  # fmt: skip
+    if HOW.PULL:
+        if any_of(pulled, HOW):
+            _neighbours(t, g, forms_ptr, sums_ptr, walk, pulled, near, near_mode, HOW, ALONE)
 
 
 @triton.jit
@@ -296,34 +340,3 @@ def backward(
         g = Strided(g_ptr, g_outer, g_channel, g_inner)
         out = Strided(out_ptr, out_outer, out_channel, out_inner)
     backward_channels(t, g, out, forms_ptr, sums_ptr, walk, HOW, ALONE)
-    if HOW.PULL:
-        pulled, near, mode = kept_neighbour(forms_ptr, walk, HOW)
-        kind = near.kind
-        if any_of(pulled, HOW):
-            if HOW.MODE == DOUBLE:
-                neighbour_walk(t, g, sums_ptr, walk, near, MIXED, DOUBLE, HOW)
-            elif HOW.LANES:
-                if any_of(near.slow, HOW):
-                    neighbour_walk(t, g, sums_ptr, walk, near, MIXED, SEAMLESS, HOW)
-                else:
-                    neighbour_walk(t, g, sums_ptr, walk, near, MIXED, SHORT, HOW)
-                double = pulled & (mode == DOUBLE)
-                if any_of(double, HOW):
-                    tl.debug_barrier()
-                    for i in range(HOW.WIDTH):
-                        if holds(double, i, HOW):
-                            neighbour_alone(t, g, forms_ptr, sums_ptr, walk, i, HOW, ALONE)
-            elif mode == DOUBLE and kind == OSCILLATING:
-                neighbour_walk(t, g, sums_ptr, walk, near, OSCILLATING, DOUBLE, ALONE)
-            elif mode == DOUBLE:
-                neighbour_walk(t, g, sums_ptr, walk, near, MIXED, DOUBLE, ALONE)
-            elif mode == SEAMLESS:
-                neighbour_walk(t, g, sums_ptr, walk, near, OSCILLATING, SEAMLESS, HOW)
-            elif mode == SINGLE:
-                neighbour_walk(t, g, sums_ptr, walk, near, REAL, SINGLE, HOW)
-            elif kind == REAL:
-                neighbour_walk(t, g, sums_ptr, walk, near, REAL, SHORT, HOW)
-            elif kind == OSCILLATING:
-                neighbour_walk(t, g, sums_ptr, walk, near, OSCILLATING, SHORT, HOW)
-            else:
-                neighbour_walk(t, g, sums_ptr, walk, near, CRITICAL, SHORT, HOW)

@@ -122,7 +122,7 @@ def how_of(
         WIDTH=width,
         TOGETHER=tiling.together,
         STAGES=tiling.stages,
-        HALVES=tiling.elements >= 8,
+        ELEMENTS=tiling.elements,
         STREAM=False,
         EVEN=is_even(lies, height, width),
         PTX=has_ptx(t.device),
@@ -141,10 +141,12 @@ def alone(how: Any, size: int) -> Any:
     Neighbours that are narrower than four bytes are taken by twos: less is not loaded ahead.
     """
     width = 2 if size == 2 and not how.LANES and how.WIDTH > 1 else 1
-    parts = 8 if how.LANES and how.HALVES else 4
+    parts = 8 if how.LANES and how.ELEMENTS >= 8 else 4
     height = max(1, how.HEIGHT * how.WIDTH // parts // width)
     even = how.EVEN and not how.LANES  # a smaller tile divides what a larger one does
-    return how._replace(LANES=False, HEIGHT=height, WIDTH=width, HALVES=False, EVEN=even)
+    return how._replace(
+        LANES=False, HEIGHT=height, WIDTH=width, ELEMENTS=how.ELEMENTS // parts, EVEN=even
+    )
 
 
 _CACHE = 2**26  # bytes: more than a chip keeps

@@ -173,29 +173,31 @@ def narrow(x, pointer, MODE: tl.constexpr):
 
 
 @triton.constexpr_function
-def _splits_width(WIDTH, LANES):
-    # Halves are taken so that each thread has elements of both: of its neighbours, or its rows.
-    return not LANES and WIDTH > 4
+def _splits_width(WIDTH, ELEMENTS, LANES):
+    # A tile is halved so that each thread, which has so many elements, has half of them of either:
+    # of neighbours, or of its rows.
+    return not LANES and WIDTH >= ELEMENTS
 
 
 @triton.constexpr_function
 def shape_of(PARTS, HOW):
     # The shape of so many parts of a tile.
-    height, width = HOW.HEIGHT, HOW.WIDTH
+    height, width, elements = HOW.HEIGHT, HOW.WIDTH, HOW.ELEMENTS
     while PARTS > 1:
-        if _splits_width(width, HOW.LANES):
+        if _splits_width(width, elements, HOW.LANES):
             width //= 2
         else:
             height //= 2
+        elements //= 2
         PARTS //= 2
     return height, width
 
 
 @triton.jit
-def _halves(x, HOW: tl.constexpr):
+def _halves(x, ELEMENTS: tl.constexpr, HOW: tl.constexpr):
     HEIGHT: tl.constexpr = x.shape[0]
     WIDTH: tl.constexpr = x.shape[1]
-    if _splits_width(WIDTH, HOW.LANES):
+    if _splits_width(WIDTH, ELEMENTS, HOW.LANES):
         pairs = tl.reshape(x, (HEIGHT, WIDTH // 2, 2))
     else:
         pairs = tl.permute(tl.reshape(x, (2, HEIGHT // 2, WIDTH)), (1, 2, 0))
@@ -203,22 +205,39 @@ def _halves(x, HOW: tl.constexpr):
 
 
 @triton.jit
+def _joined(x, y, SHAPE: tl.constexpr, ELEMENTS: tl.constexpr, HOW: tl.constexpr):
+    # What these are the halves of, of this shape.
+    pairs = tl.join(x, y)
+    if not _splits_width(SHAPE[1], ELEMENTS, HOW.LANES):
+        pairs = tl.permute(pairs, (2, 0, 1))
+    return tl.reshape(pairs, SHAPE)
+
+
+@triton.jit
 def parts_of(x, PARTS: tl.constexpr, HOW: tl.constexpr):
-    # A tile in so many parts.
+    # A tile in so many parts: 1, 2 or 4.
+    ELEMENTS: tl.constexpr = HOW.ELEMENTS
     if PARTS == 1:
         parts = (x,)
+    elif PARTS == 2:
+        parts = _halves(x, ELEMENTS, HOW)
     else:
-        parts = _halves(x, HOW)
+        first, second = _halves(x, ELEMENTS, HOW)
+        parts = _halves(first, ELEMENTS // 2, HOW) + _halves(second, ELEMENTS // 2, HOW)
     return parts
 
 
 @triton.jit
 def whole_of(parts, HOW: tl.constexpr):
     # The tile that these are the parts of.
+    ELEMENTS: tl.constexpr = HOW.ELEMENTS
+    SHAPE: tl.constexpr = shape_of(1, HOW)
+    HALF_SHAPE: tl.constexpr = shape_of(2, HOW)
     whole = parts[0]
-    if len(parts) > 1:
-        whole = tl.join(parts[0], parts[1])
-        if not _splits_width(HOW.WIDTH, HOW.LANES):
-            whole = tl.permute(whole, (2, 0, 1))
-        whole = tl.reshape(whole, (HOW.HEIGHT, HOW.WIDTH))
+    if len(parts) == 2:
+        whole = _joined(parts[0], parts[1], SHAPE, ELEMENTS, HOW)
+    elif len(parts) == 4:
+        first = _joined(parts[0], parts[1], HALF_SHAPE, ELEMENTS // 2, HOW)
+        second = _joined(parts[2], parts[3], HALF_SHAPE, ELEMENTS // 2, HOW)
+        whole = _joined(first, second, SHAPE, ELEMENTS, HOW)
     return whole

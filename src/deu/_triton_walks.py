@@ -10,16 +10,19 @@ import triton.language as tl
 
 from ._triton_chip import clamped, widened
 from ._triton_elements import (
+    CRITICAL,
     DOUBLE,
     ENTIRE,
     EXPONENTIAL,
     HALF,
     MIXED,
     OSCILLATING,
+    POLYNOMIAL,
     REAL,
     SEAMLESS,
     SHORT,
     SINGLE,
+    STEP,
     arithmetic,
     at_least,
     at_most,
@@ -267,7 +270,13 @@ def _added(
             more += n_more
         if _takes_seven(KIND, MODE, HOW):
             stopped += n_stopped
-        p, q, A, B, Af, Bf = p + n_p, q + n_q, A + n_A, B + n_B, Af + n_Af, Bf + n_Bf
+        if KIND != STEP and KIND != POLYNOMIAL:
+            p += n_p
+            if KIND != EXPONENTIAL and KIND != CRITICAL:
+                q += n_q
+        A += n_A
+        if KIND != STEP:
+            B, Af, Bf = B + n_B, Af + n_Af, Bf + n_Bf
     if HOW.NORM == MEASURED:
         all += moved
         along += moved * centred
@@ -309,25 +318,65 @@ def _gathered(
     return wide_own(Own(s_p, s_q, s_A, s_B, s_Af, s_Bf, stopped, more, all, along))
 
 
+@triton.jit
+def _neighbour(form, MODE: tl.constexpr, HOW: tl.constexpr):
+    if MODE == DOUBLE:
+        zero = tl.zeros_like(form.p)
+        unit = arithmetic(form.kind, form.p, form.q, zero, zero, zero, zero, MODE, HOW)
+    else:
+        unit = neighbour_unit(form.kind, form.p, form.q, form.slow, HOW)
+    return unit
+
+
+@triton.jit
+def _pulled(x, g, unit, s, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+    # The sums of a neighbour with what elements add to them, and that of the inputs.
+    if MODE == DOUBLE:
+        Af, Bf, X1, X2, P1, P2, F1, F2 = neighbour_sums(x, g, unit, KIND, MODE, HOW)
+        sums = Near(
+            s.Af + Af, s.Bf + Bf, s.X1 + X1, s.X2 + X2, s.P1 + P1, s.P2 + P2, s.F1 + F1, s.F2 + F2,
+            s.more, s.inputs + x,
+        )  # fmt: skip
+    else:
+        sums = near_sums(x, g, unit, s, KIND, MODE, HOW)
+    return sums
+
+
+@triton.jit
+def _keep_pulls(sums_ptr, sums, form, walk, MODE: tl.constexpr, HOW: tl.constexpr):
+    found = summed_near(sums, HOW)
+    if MODE != DOUBLE:
+        found = near_gathered(form, found, MODE)
+    keep_near(sums_ptr, found, walk, HOW)
+
+
 @triton.constexpr_function
-def _parts(HOW):
-    # In how many parts, which share their sums, a tile is taken.
-    return 2 if HOW.HALVES else 1
+def _parts(HOW, JOINT):
+    # In how many parts, which share their sums, a tile is taken; with a neighbour's sums in twice
+    # as many, for as many registers.
+    parts = 2 if HOW.ELEMENTS >= 8 else 1
+    return 2 * parts if JOINT and HOW.ELEMENTS > parts else parts
 
 
 @triton.jit
 def backward_walk(
     t, g, out, walk, form, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
-    close=None, beside=None,
+    close=None, beside=None, near=None, sums_ptr=None,
+    NEAR_KIND: tl.constexpr = None, NEAR_MODE: tl.constexpr = None,
 ):  # fmt: skip
     # What of the gradient goes to t, and the sums for the coefficients; with batch norm before the
-    # unit one of these, and two sums for it.
+    # unit one of these, and two sums for it.  With a neighbour's form, its sums are kept.
     unit = _unit(form, KIND, MODE, True, HOW, close)
+    JOINT: tl.constexpr = NEAR_KIND is not None
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
-    PARTS: tl.constexpr = _parts(HOW)
+    PARTS: tl.constexpr = _parts(HOW, JOINT)
     norm = norm_of(beside, walk, TYPE, HOW)
-    sums = own_zeros(tl.zeros(shape_of(PARTS, HOW), TYPE))
+    zeros = tl.zeros(shape_of(PARTS, HOW), TYPE)
+    sums = own_zeros(zeros)
+    if JOINT:
+        neighbour = _neighbour(near, NEAR_MODE, HOW)
+        pulls = near_zeros(zeros)
     position, outer, inner = start_of(walk, HOW)
     t_at = tile_of(t, position, outer, inner, walk, HOW)
     inside = inside_of(position, walk, HOW)
@@ -351,6 +400,8 @@ def backward_walk(
             onward, moved, sums = _added(xs[i], rs[i], gs[i], norm, unit, sums, KIND, MODE, HOW)
             onwards += (narrow(onward, out.pointer, MODE),)
             moves += (narrow(moved, out.pointer, MODE),)
+            if JOINT:
+                pulls = _pulled(xs[i], gs[i], neighbour, pulls, NEAR_KIND, NEAR_MODE, HOW)
         if HOW.NORM != MEASURED:
             store_tile(out_at, whole_of(onwards, HOW), inside, HOW)
         if HOW.RESIDUAL and HOW.NORM == ONWARD:
@@ -365,6 +416,8 @@ def backward_walk(
             r_at = tile_of(beside.residual, position, outer, inner, walk, HOW)
             if HOW.NORM == ONWARD:
                 r_out_at = tile_of(beside.out, position, outer, inner, walk, HOW)
+    if JOINT:
+        _keep_pulls(sums_ptr, pulls, near, walk, NEAR_MODE, HOW)
     if HOW.NORM == ONWARD:
         found = own_zeros(tl.zeros_like(form.p))
     else:
@@ -373,31 +426,13 @@ def backward_walk(
 
 
 @triton.jit
-def _pulled(x, g, unit, s, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
-    # The sums of a neighbour with what elements add to them, and that of the inputs.
-    if MODE == DOUBLE:
-        Af, Bf, X1, X2, P1, P2, F1, F2 = neighbour_sums(x, g, unit, KIND, MODE, HOW)
-        sums = Near(
-            s.Af + Af, s.Bf + Bf, s.X1 + X1, s.X2 + X2, s.P1 + P1, s.P2 + P2, s.F1 + F1, s.F2 + F2,
-            s.more, s.inputs + x,
-        )  # fmt: skip
-    else:
-        sums = near_sums(x, g, unit, s, KIND, MODE, HOW)
-    return sums
-
-
-@triton.jit
 def neighbour_walk(
     t, g, sums_ptr, walk, form, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr
 ):  # fmt: skip
-    if MODE == DOUBLE:
-        zero = tl.zeros_like(form.p)
-        unit = arithmetic(form.kind, form.p, form.q, zero, zero, zero, zero, MODE, HOW)
-    else:
-        unit = neighbour_unit(form.kind, form.p, form.q, form.slow, HOW)
+    unit = _neighbour(form, MODE, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
-    PARTS: tl.constexpr = _parts(HOW)
+    PARTS: tl.constexpr = _parts(HOW, False)
     sums = near_zeros(tl.zeros(shape_of(PARTS, HOW), TYPE))
     position, outer, inner = start_of(walk, HOW)
     t_at = tile_of(t, position, outer, inner, walk, HOW)
@@ -413,10 +448,47 @@ def neighbour_walk(
         xs, gs = parts_of(x, PARTS, HOW), parts_of(gradient, PARTS, HOW)
         for i in tl.static_range(PARTS):
             sums = _pulled(xs[i], gs[i], unit, sums, KIND, MODE, HOW)
-    found = summed_near(sums, HOW)
-    if MODE != DOUBLE:
-        found = near_gathered(form, found, MODE)
-    keep_near(sums_ptr, found, walk, HOW)
+    _keep_pulls(sums_ptr, sums, form, walk, MODE, HOW)
+
+
+@triton.constexpr_function
+def _joins(KIND, NEAR_KIND, NEAR_MODE):
+    # Whether most neurons of a kind have such a neighbour, or many, so that one loop for both is
+    # worth the time to compile it.
+    if KIND == STEP:
+        return NEAR_MODE == SHORT
+    if KIND == POLYNOMIAL:
+        return NEAR_MODE == (SHORT if NEAR_KIND == REAL else SEAMLESS)
+    if KIND == EXPONENTIAL or KIND == REAL:
+        return NEAR_KIND == REAL and NEAR_MODE == SHORT
+    return KIND == OSCILLATING and NEAR_KIND == OSCILLATING and NEAR_MODE == SHORT
+
+
+@triton.jit
+def joint_walk(
+    t, g, out, sums_ptr, walk, form, pulled, near, near_mode,
+    KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
+    # backward_walk, and the neighbour's where one loop does both; whether it is still to be walked.
+    left = pulled & False
+    short = near_mode == SHORT
+    if _joins(KIND, REAL, SHORT) and (short & (near.kind == REAL)):
+        sums = backward_walk(
+            t, g, out, walk, form, KIND, MODE, HOW, None, None, near, sums_ptr, REAL, SHORT
+        )  # fmt: skip
+    elif _joins(KIND, OSCILLATING, SHORT) and (short & (near.kind == OSCILLATING)):
+        sums = backward_walk(
+            t, g, out, walk, form, KIND, MODE, HOW, None, None, near, sums_ptr, OSCILLATING, SHORT
+        )  # fmt: skip
+    elif _joins(KIND, OSCILLATING, SEAMLESS) and near_mode == SEAMLESS:
+        sums = backward_walk(
+            t, g, out, walk, form, KIND, MODE, HOW, None, None, near, sums_ptr,
+            OSCILLATING, SEAMLESS,
+        )  # fmt: skip
+    else:
+        left = pulled
+        sums = backward_walk(t, g, out, walk, form, KIND, MODE, HOW)
+    return sums, left
 
 
 @triton.jit
