@@ -670,6 +670,23 @@ def test_the_launcher_in_a_thread_that_has_not_used_the_gpu() -> None:
     assert torch.equal(found[0], want)
 
 
+@pytest.mark.parametrize("layout", ["(N, C)", "NCHW"])
+@pytest.mark.parametrize("solution", ["paper", "continuous"])
+def test_forward_writes_all_that_it_keeps(layout: str, solution: str) -> None:
+    t, coefficients, dim = inputs(layout, torch.float32)
+    settings = Settings(dim, solution, 0.01, 100.0, *LIMITS.values(), True)
+    torch.use_deterministic_algorithms(True)  # which fills memory with NaN
+    try:
+        y, record = _triton.forward(
+            t.to(DEVICE), tuple(p.to(DEVICE) for p in coefficients), settings
+        )
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert record is not None
+    assert y.isfinite().all()
+    assert record.isfinite().all()
+
+
 @pytest.mark.gpu
 def test_operators_pass_their_checks() -> None:
     made = layer()

@@ -351,23 +351,26 @@ def kept_form(forms_ptr, walk, HOW: tl.constexpr):
 
 
 @triton.jit
-def keep_neighbour(forms_ptr, a, b, c, walk, HOW: tl.constexpr):
+def keep_neighbour(forms_ptr, a_ptr, b_ptr, c_ptr, walk, HOW: tl.constexpr):
     # Likewise that of the neighbour which pulls singular coefficients outward; code -1: none does.
+    a = load(a_ptr + walk.channel, walk.mask, 1.0, HOW)
+    b = load(b_ptr + walk.channel, walk.mask, 1.0, HOW)
+    c = load(c_ptr + walk.channel, walk.mask, 1.0, HOW)
     pulled = is_singular(a, HOW) | is_singular(b, HOW) | is_singular(c, HOW)
     at, n = forms_ptr + FORM * walk.channels + walk.channel, walk.channels
-    code = tl.where(pulled, 0, -1)
+    zero = tl.zeros_like(a)
+    code, p, q, Af, Bf = tl.where(pulled, 0, -1), zero, zero, zero, zero
     if any_of(pulled & walk.mask, HOW):
-        zero = tl.zeros_like(a)
         _, _, _, _, kind, p, q, _, _, Af, Bf, mode = normal_form(
             outward(a, HOW), outward(b, HOW), outward(c, HOW), zero, zero, False, HOW
         )
         mode = neighbour_mode(a, kind, p, q, mode, HOW)
         code = tl.where(pulled, kind * 8 + mode, -1)
-        store(at + n, p, walk.mask, HOW)
-        store(at + 2 * n, q, walk.mask, HOW)
-        store(at + 3 * n, Af, walk.mask, HOW)
-        store(at + 4 * n, Bf, walk.mask, HOW)
     store(at, code.to(tl.float64), walk.mask, HOW)
+    store(at + n, p, walk.mask, HOW)
+    store(at + 2 * n, q, walk.mask, HOW)
+    store(at + 3 * n, Af, walk.mask, HOW)
+    store(at + 4 * n, Bf, walk.mask, HOW)
 
 
 @triton.jit

@@ -80,8 +80,6 @@ def forward_channels(
     if HOW.KEEP:
         if walk.share == 0:
             keep_form(forms_ptr, own_a, own_b, own_c, kind, p, q, A, B, Af, Bf, walk, HOW)
-            if not HOW.CONTINUOUS:
-                keep_neighbour(forms_ptr, a, b, c, walk, HOW)
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
             forward_walk(t, y, walk, form, ENTIRE, DOUBLE, HOW, beside)
@@ -131,6 +129,9 @@ def forward_channels(
                     forward_walk(t, y, walk, form, KIND, FAST, HOW, beside)
                 else:
                     forward_walk(t, y, walk, form, KIND, SINGLE, HOW, beside)
+    if HOW.KEEP and not HOW.CONTINUOUS:
+        if walk.share == 0:  # the first to begin, which nobody waits for at the end
+            keep_neighbour(forms_ptr, a_ptr, b_ptr, c_ptr, walk, HOW)
 
 
 @triton.jit(do_not_specialize_on_alignment=["a_ptr", "b_ptr", "c_ptr", "c1_ptr", "c2_ptr"])
