@@ -49,10 +49,12 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
     if size == 2 and not large:
         return Tiling(2, 8, 8, 128, 4)
     if size == 2:
-        return Tiling(4, 8, 16, 128, 4 if continuous else 6)
+        # More warps that do the same, of kinds that take many instructions, which a multiprocessor
+        # holds few of.
+        return Tiling(4, 8, 16, 128, 4) if continuous else Tiling(8, 8, 10, 128, 4)
     if not large:
         return Tiling(2, 4, 8, 128, 4) if continuous else Tiling(4, 4, 4, 128, 4)
-    return Tiling(4, 4, 15, 96, 4) if continuous else Tiling(4, 4, 20, 96, 5)
+    return Tiling(4, 4, 15, 96, 4) if continuous else Tiling(4, 4, 20, 128, 5)
 
 
 def _forward(size: int, large: bool, lanes: bool, continuous: bool) -> Tiling:

@@ -261,8 +261,10 @@ def _tier(
             ROOTS: tl.constexpr = _HALF_REAL_STEEP if CONTINUOUS else _HALF_PAPER_STEEP
             trusted = trusted & (steepest <= tl.where(real, ROOTS, _HALF_STEEP))
             mode = tl.where(trusted, tl.where(fast, HALF, SINGLE), DOUBLE)
-            if GRADIENTS and CONTINUOUS:
-                short = wave & (p <= 0) & (ahead <= _FAST_AHEAD) & (steepest <= _STEEP)
+            if GRADIENTS and (CONTINUOUS or not HOW.LANES):
+                short = wave & (ahead <= _FAST_AHEAD) & (steepest <= _STEEP)
+                if CONTINUOUS:
+                    short = short & (p <= 0)
                 mode = tl.where(short & (mode == SINGLE), SHORT, mode)
             if not GRADIENTS and has_closed(HOW):
                 slower = tl.minimum(tl.abs(p), tl.abs(q))

@@ -190,7 +190,7 @@ def has_fast(KIND, HOW):
 @triton.constexpr_function
 def has_short(KIND, HOW):
     # Whether there is one between the fastest and SINGLE for gradients.
-    return KIND == OSCILLATING and HOW.CONTINUOUS and HOW.MODE == HALF
+    return KIND == OSCILLATING and HOW.MODE == HALF and (HOW.CONTINUOUS or not HOW.LANES)
 
 
 @triton.constexpr_function
