@@ -125,7 +125,7 @@ def forward_channels(
             if occurs(KIND, HOW) and kind == KIND:
                 if KIND == REAL and has_closed(HOW) and mode == HALF:
                     forward_walk(t, y, walk, form, CLOSED, HALF, HOW, beside)
-                elif has_fast(KIND, HOW) and mode != SINGLE:
+                elif has_fast(KIND, False, HOW) and mode != SINGLE:
                     forward_walk(t, y, walk, form, KIND, FAST, HOW, beside)
                 else:
                     forward_walk(t, y, walk, form, KIND, SINGLE, HOW, beside)
@@ -276,7 +276,7 @@ def backward_channels(
                     sums = backward_walk(t, g, out, walk, form, STEADY, FAST, HOW, None, beside)
                 elif has_short(KIND, HOW) and mode == SHORT:
                     sums = backward_walk(t, g, out, walk, form, KIND, SHORT, HOW, None, beside)
-                elif has_fast(KIND, HOW) and mode != SINGLE:
+                elif has_fast(KIND, True, HOW) and mode != SINGLE:
                     if HOW.PULL:
                         sums, pulled = joint_walk(
                             t, g, out, sums_ptr, walk, form, pulled, near, near_mode,
@@ -284,7 +284,7 @@ def backward_channels(
                         )  # fmt: skip
                     else:
                         sums = backward_walk(t, g, out, walk, form, KIND, FAST, HOW, None, beside)
-                elif HOW.PULL and not has_fast(KIND, HOW):
+                elif HOW.PULL and not has_fast(KIND, True, HOW):
                     sums, pulled = joint_walk(
                         t, g, out, sums_ptr, walk, form, pulled, near, near_mode,
                         KIND, SINGLE, HOW,

@@ -305,8 +305,28 @@ def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
 
 
 @triton.jit
+def single_gradients(x, g, unit, HOW: tl.constexpr):
+    # The same of units with one exponential: h1 is 1, and what is of the second comes first.
+    raw = unit.q2 * x
+    CAP: tl.constexpr = _cap2(HOW)
+    e = fast_exp2(at_most(raw, CAP, HALF), HOW.PTX)
+    live = tl.where(raw <= CAP, e, 0.0)
+    _, bump = smooth_step(x, SHORT, HOW)
+    positive = one_if_positive(x, HOW.PTX)
+    by_turn = unit.B_root * live
+    to_second, along = _response_slope(x, raw, unit.over_q, e, e, live, SHORT, HOW)
+    f = unit.A1 * x + unit.D * (along - unit.q * to_second)
+    slope = unit.turn * by_turn + bump * f + positive * (unit.rise * live + unit.straight)
+    gp, zero = g * positive, tl.zeros_like(x)
+    return (
+        g * slope, (g * x) * by_turn, zero, g, g * e,
+        gp * x, zero, gp * to_second, gp * along,
+    )  # fmt: skip
+
+
+@triton.jit
 def close_gradients(x, g, unit, KIND: tl.constexpr, HOW: tl.constexpr):
-    # The same of SEAMLESS units of one kind: roots, or oscillations.
+    # As mixed_gradients, of SEAMLESS units of one kind: roots, or oscillations.
     _, _, e1, e2, free1, free2 = exponentials(x, unit, HOW)
     h1, h2 = e1, e2
     if KIND == OSCILLATING:

@@ -40,6 +40,7 @@ from ._triton_mixed import (
     mixed_unit,
     plain_unit,
     plain_value,
+    single_gradients,
 )
 from ._triton_neighbours import near_gathered, near_sums, neighbour_unit
 from ._triton_norm import MEASURED, ONWARD, norm_of, normed
@@ -84,6 +85,8 @@ def _is_mixed(KIND, MODE, HOW):
     # Whether _triton_mixed.py does it.
     if HOW.CONTINUOUS:
         return False
+    if KIND == EXPONENTIAL and MODE == SHORT:
+        return True
     return MODE == SEAMLESS or (KIND == MIXED and MODE in (HALF, SHORT))
 
 
@@ -140,6 +143,8 @@ def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
             moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = mixed_gradients(
                 x, g, unit, MODE, HOW
             )
+        elif KIND == EXPONENTIAL:
+            moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = single_gradients(x, g, unit, HOW)
         else:
             moved, n_p, n_q, n_A, n_B, n_Af, n_Bf, stopped, more = close_gradients(
                 x, g, unit, KIND, HOW
@@ -168,11 +173,13 @@ def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
 @triton.constexpr_function
 def _takes_seven(KIND, MODE, HOW):
     # Whether there is anything to the seventh sum.
-    if MODE == SEAMLESS:
-        return HOW.CONTINUOUS or KIND == MIXED
-    if _is_fast(KIND, MODE, HOW):
-        return (KIND == MIXED and not HOW.CONTINUOUS) or (KIND == REAL and MODE == SINGLE)
-    return HOW.CONTINUOUS
+    if KIND == REAL:
+        return MODE == SINGLE or (HOW.CONTINUOUS and MODE in (DOUBLE, SEAMLESS))
+    if HOW.CONTINUOUS:
+        return not _is_fast(KIND, MODE, HOW)
+    return (KIND == MIXED and MODE not in (SINGLE, DOUBLE)) or (
+        KIND == EXPONENTIAL and MODE == SHORT
+    )
 
 
 @triton.constexpr_function
@@ -182,9 +189,9 @@ def occurs(KIND, HOW):
 
 
 @triton.constexpr_function
-def has_fast(KIND, HOW):
+def has_fast(KIND, GRADIENTS, HOW):
     # Whether there is a faster arithmetic than SINGLE for the kind.
-    return KIND in (OSCILLATING, REAL) or (HOW.MODE == HALF and KIND == EXPONENTIAL)
+    return KIND in (OSCILLATING, REAL) or (KIND == EXPONENTIAL and (GRADIENTS or HOW.MODE == HALF))
 
 
 @triton.constexpr_function
@@ -305,6 +312,8 @@ def _gathered(
         )
         stopped = tl.zeros_like(stopped)
     elif _is_mixed(KIND, MODE, HOW):
+        if KIND == EXPONENTIAL:  # which has but this
+            s_p, s_q = tl.zeros_like(s_p), s_p
         s_p, s_q, s_A, s_B, s_Af, s_Bf = mixed_gathered(
             kind, p, q, A, B, Af, Bf, close,
             s_p, s_q, s_A, s_B, s_Af, s_Bf, stopped, more, MODE,
