@@ -302,10 +302,10 @@ def arithmetic(
     MOST: tl.constexpr = 300.0 if MODE == DOUBLE else 40.0  # e^MOST squared is still finite
     LIMIT: tl.constexpr = HOW.MAX_EXPONENT if HOW.MAX_EXPONENT < MOST else MOST
     real, wave = kind == REAL, kind == OSCILLATING
-    # A root that is 0 is as good as one that is next to it.
-    rooted = real | (kind == EXPONENTIAL)
-    p = tl.where(rooted & (p == 0), tl.full((), 1e-30, tl.float64), p)
-    q = tl.where(real & (q == 0), tl.full((), 1e-30, tl.float64), q)
+    # A root that is 0 is as good as one that is next to it, whose inverse is finite in float32.
+    rooted, tiny = real | (kind == EXPONENTIAL), tl.full((), 1e-30, tl.float64)
+    p = tl.where(rooted & (tl.abs(p) < tiny), tiny, p)
+    q = tl.where(real & (tl.abs(q) < tiny), tiny, q)
     turns = tl.where(wave, q * 0.31830988618379067, 0.0)
     hi = turns.to(TYPE)
     lo = (turns - hi.to(tl.float64)).to(TYPE)
