@@ -77,9 +77,15 @@ def forward_channels(
         a, b, c, c1, c2, HOW.CONTINUOUS, HOW
     )
     form = Form(kind, p, q, A, B, Af, Bf)
+    # The first programs to begin keep what backward needs; of neighbours once they are done, but
+    # where programs are so few that others would wait.
+    NEIGHBOURS: tl.constexpr = HOW.KEEP and not HOW.CONTINUOUS
+    EARLY: tl.constexpr = NEIGHBOURS and HOW.LANES and HOW.MODE == HALF
     if HOW.KEEP:
         if walk.share == 0:
             keep_form(forms_ptr, own_a, own_b, own_c, kind, p, q, A, B, Af, Bf, walk, HOW)
+            if EARLY:
+                keep_neighbour(forms_ptr, a_ptr, b_ptr, c_ptr, walk, HOW)
     if HOW.LANES and HOW.MODE == DOUBLE:
         if HOW.CONTINUOUS and any_of(kind == ENTIRE, HOW):
             forward_walk(t, y, walk, form, ENTIRE, DOUBLE, HOW, beside)
@@ -129,8 +135,8 @@ def forward_channels(
                     forward_walk(t, y, walk, form, KIND, FAST, HOW, beside)
                 else:
                     forward_walk(t, y, walk, form, KIND, SINGLE, HOW, beside)
-    if HOW.KEEP and not HOW.CONTINUOUS:
-        if walk.share == 0:  # the first to begin, which nobody waits for at the end
+    if NEIGHBOURS and not EARLY:
+        if walk.share == 0:
             keep_neighbour(forms_ptr, a_ptr, b_ptr, c_ptr, walk, HOW)
 
 
