@@ -443,12 +443,14 @@ def test_roots_and_waves_side_by_side() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("training", [False, True])
-def test_gentle_rows_side_by_side(training: bool, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("images", [False, True])
+def test_gentle_rows(images: bool, training: bool, dtype: torch.dtype) -> None:
     """All of the paper's rows, none of them steep: the fastest arithmetic serves them all."""
     c12 = torch.rand(2, 2 * len(TEN)) - 0.5
     coefficients = [*torch.tensor(2 * TEN).T.contiguous(), *c12]
     t = 3 * torch.randn(40, 2 * len(TEN))
     t[0], t[1] = 30.0, -30.0
+    t = t.T.reshape(1, -1, 5, 8) if images else t
     compare(t.to(dtype), coefficients, training=training)
 
 

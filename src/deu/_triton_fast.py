@@ -29,6 +29,7 @@ from ._triton_elements import (
     at_most,
     exp2_and_less_one,
     inverse_unless_tiny,
+    short_sine_cosine,
     sine_cosine,
     smooth_bump,
 )
@@ -41,7 +42,8 @@ Fast = namedtuple(
         *("real", "p", "q", "over_p", "over_q", "A", "B", "Af", "Bf"),
         *("p2", "q2", "mean2", "turn2"),  # exponents to base 2
         *("mean", "turn", "over_mean"),  # of roots: mean and half the distance; else p and q
-        *("hi", "lo"),  # the angle in half turns, in two parts; HALF: hi in radians
+        # The angle in half turns, in two parts; HALF: for gradients in turns, else hi in radians.
+        *("hi", "lo"),
         # For t > 0: A + Af and B + Bf, of roots A - D/p (but for SINGLE) and B (CLOSED: B + D/q).
         *("At", "Bt"),
         # For t > 0: D·(M(q) - M(p)) of roots; what it adds to At and Bt: D·M(q) + K (CLOSED: K).
@@ -68,7 +70,9 @@ def fast_unit(
     KIND: tl.constexpr, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr,
 ):  # fmt: skip
     TYPE: tl.constexpr = tl.float32
-    hi, lo = in_half_turns(tl.where(kind == REAL, 0.0, q), MODE)
+    hi, lo = in_half_turns(tl.where(kind == REAL, 0.0, q), SHORT if GRADIENTS else MODE)
+    if GRADIENTS and MODE == HALF:
+        hi, lo = 0.5 * hi, 0.5 * lo
     p, q, A, B, Af, Bf = as_needed(p, q, A, B, Af, Bf, MODE, GRADIENTS)
     real = kind == REAL
     D = tl.where(real, Bf, 0.0)
@@ -232,8 +236,10 @@ def _exponentials(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.const
 
 
 @triton.jit
-def _sine_cosine(x, unit, MODE: tl.constexpr, HOW: tl.constexpr):
-    if MODE == HALF:
+def _sine_cosine(x, unit, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr):
+    if MODE == HALF and GRADIENTS:  # whose sums have the digits of float32
+        sine, cosine = short_sine_cosine(x, unit.hi, unit.lo, HOW.PTX)
+    elif MODE == HALF:
         sine, cosine = fast_sine_cosine(x * unit.hi, HOW.PTX)
     else:
         sine, cosine, _ = sine_cosine(x, unit.hi, unit.lo, MODE)
@@ -315,12 +321,15 @@ def _responses(x, raw, r, over_r, e, less_one, free, MODE: tl.constexpr, HOW: tl
 
 
 @triton.jit
-def _basis(x, e1, e2, positive, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexpr):
+def _basis(
+    x, e1, e2, positive, unit,
+    KIND: tl.constexpr, MODE: tl.constexpr, GRADIENTS: tl.constexpr, HOW: tl.constexpr,
+):  # fmt: skip
     # The two functions that y is made of, and their factors on this side of 0.
     h1, h2 = e1, e2
     A, B = unit.A, unit.B
     if not is_real(KIND):
-        sine, cosine = _sine_cosine(x, unit, MODE, HOW)
+        sine, cosine = _sine_cosine(x, unit, MODE, GRADIENTS, HOW)
         if KIND == MIXED:
             sine = tl.where(unit.real, 1.0, sine)
         h1, h2 = e1 * cosine, e2 * sine
@@ -336,7 +345,7 @@ def fast_value(x, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.constexp
     # y(x), not yet bounded.
     raw1, raw2, e1, e2, less1, less2, _, _, _ = _exponentials(x, unit, KIND, MODE, HOW)
     positive = _is_positive(x, KIND, MODE, HOW)
-    h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
+    h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, False, HOW)
     y = A * h1 + B * h2
     if KIND == OSCILLATING or KIND == CLOSED:
         y += _if(positive, unit.K)
@@ -358,7 +367,7 @@ def fast_gradients(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
     positive = _is_positive(x, KIND, MODE, HOW)
     gx = g * x
     gp = _if(positive, g)
-    h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, HOW)
+    h1, h2, A, B = _basis(x, e1, e2, positive, unit, KIND, MODE, True, HOW)
     live1, live2 = h1, h2
     if KIND != OSCILLATING:
         live1, live2 = _if(free1, h1), h2 if KIND == STEADY else _if(free2, h2)

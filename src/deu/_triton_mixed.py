@@ -177,7 +177,7 @@ def _level(MODE):
 @triton.jit
 def mixed_unit(kind, p, q, A, B, Af, Bf, close, MODE: tl.constexpr, HOW: tl.constexpr):
     TYPE: tl.constexpr = tl.float32
-    hi, lo = angle(kind, q, _level(MODE))
+    hi, lo = angle(kind, q, SHORT)
     _, mean, half, gap, product, over_a = roots_of(kind, p, q, Af, Bf)
     real, single, polynomial = kind == REAL, kind == EXPONENTIAL, kind == POLYNOMIAL
     oscillating, critical, step = kind == OSCILLATING, kind == CRITICAL, kind == STEP
@@ -277,7 +277,7 @@ def mixed_gradients(x, g, unit, MODE: tl.constexpr, HOW: tl.constexpr):
     # g·dy/dx, and what the element adds to eight sums, see mixed_gathered.
     _, raw2, e1, e2, free1, free2 = exponentials(x, unit, HOW)
     LEVEL: tl.constexpr = _level(MODE)
-    sine, cosine = turned(x, unit, LEVEL, HOW)
+    sine, cosine = turned(x, unit, SHORT, HOW)  # sums have float32's digits in 16 bits too
     smooth, bump = smooth_step(x, LEVEL, HOW)
     positive = one_if_positive(x, HOW.PTX)
     h1 = e1 * cosine + unit.step * (smooth - 1.0)
