@@ -126,4 +126,5 @@ def _panel(axis: Any, title: str, rows: Sequence[Row], scale: tuple[float, float
     axis.set_title(title, fontsize=9, loc="left")
     axis.grid(axis="x", alpha=0.25, linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
-    axis.legend(fontsize=6.5, loc="upper right", framealpha=0.85, borderpad=0.3)
+    # Beside the panel: within it no corner is always free.
+    axis.legend(fontsize=6.5, loc="upper left", bbox_to_anchor=(1.01, 1.02), borderpad=0.3)
