@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +21,7 @@ from deu import _triton_ahead
 from deu._triton_launch import Launch
 
 DEVICE = torch.device("cuda", 0)
+ROOT = Path(__file__).parents[1]
 
 
 class Kernel:
@@ -134,6 +138,48 @@ def test_ctrl_c_leaves_no_others_to_wait_for(monkeypatch: pytest.MonkeyPatch) ->
     assert not later.compiled
     _triton_ahead.wait(begin(later))
     assert later.compiled
+
+
+def test_without_threads_nothing_is_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", none_left)
+    launch = Launch(Kernel(), 7, {}, (torch.float32,), 32, 1)
+    launch.begin(DEVICE)
+    assert launch.ahead is None
+
+
+ENDING = """
+import contextlib, threading, time
+import torch
+from tests.test_ahead import DEVICE, Kernel, begin
+from deu import _triton_ahead
+_triton_ahead._cores = lambda: 2
+torch.cuda.device = lambda device: contextlib.nullcontext()
+{}
+"""
+LATE = """
+def late():
+    threading.main_thread().join()
+    for number in range(2):
+        print(_triton_ahead.begin(Kernel(), {}, (torch.float32,), (32, number), DEVICE))
+threading.Thread(target=late).start()
+"""
+MANY = """
+for number in range(2):
+    begin(Kernel(lambda: time.sleep(0.5)), constant=number)
+for number in range(20):
+    begin(Kernel(lambda: print("compiled")), constant=number)
+"""
+
+
+@pytest.mark.parametrize(("program", "says"), [(LATE, "None\nNone\n"), (MANY, "")])
+def test_when_python_ends(program: str, says: str) -> None:
+    """Nothing can be begun any more; and what has not been is left, instead of waited for."""
+    run = [sys.executable, "-c", ENDING.format(program)]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120, cwd=ROOT, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, says, "")
 
 
 def _kernels() -> list[Any]:

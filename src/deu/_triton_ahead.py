@@ -40,9 +40,12 @@ def begin(
     with _lock:
         job = _begun.get(key)
         if job is None or job.cancelled():
-            if _pool is None:
-                _pool = ThreadPoolExecutor(min(_THREADS, _cores()), "deu-compile")
-            job = _pool.submit(_compile, kernel, options, types, fixed, device)
+            try:
+                if _pool is None:
+                    _pool = _new_pool()
+                job = _pool.submit(_compile, kernel, options, types, fixed, device)
+            except RuntimeError:  # no more threads are to be had, or the interpreter is ending
+                return None
             _begun[key] = job
     return job
 
@@ -53,11 +56,25 @@ def wait(job: Future[None]) -> None:
         job.exception()
     except CancelledError:
         pass
-    except BaseException:  # Ctrl-C: nobody waits for the others any more
-        with _lock:
-            for other in _begun.values():
-                other.cancel()
+    except (KeyboardInterrupt, SystemExit):
+        _leave_the_rest()
         raise
+
+
+def _leave_the_rest() -> None:
+    """Cancel what has not begun yet: nobody waits for it any more."""
+    with _lock:
+        for job in _begun.values():
+            job.cancel()
+
+
+def _new_pool() -> ThreadPoolExecutor:
+    # Python ends when the pool's threads have done all that there is to do.  Of what has to be
+    # called before it waits for them there is no public way to tell it.
+    call_before = getattr(threading, "_register_atexit", None)
+    if call_before is not None:
+        call_before(_leave_the_rest)
+    return ThreadPoolExecutor(min(_THREADS, _cores()), "deu-compile")
 
 
 def _is_wanted(device: torch.device) -> bool:

@@ -14,7 +14,7 @@ class Tiling(NamedTuple):
     """How a call is cut into programs; found by measuring, see ``docs/speed.md``."""
 
     warps: int
-    elements: int  # of a tile, a thread; backward takes 8 and more in two halves
+    elements: int  # of a tile, a thread; backward takes it in parts, see _triton_walks.py
     programs: int  # at most about so many a multiprocessor
     registers: int  # at most so many a thread
     stages: int  # tiles on their way at once

@@ -67,9 +67,9 @@ class Launch:
         if aligned and self.run is not None:
             self.run(*[x.data_ptr() for x in tensors], *self.fixed, stream=stream)
             return
-        if self.ahead is not None:
-            _triton_ahead.wait(self.ahead)
-            self.ahead = None
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None:
+            _triton_ahead.wait(ahead)
         compiled = self.kernel[(self.programs,)](*tensors, *self.fixed, **self.options)
         if aligned and compiled is not None:  # the interpreter compiles nothing
             self.compiled = compiled
