@@ -1,6 +1,7 @@
 # make install   a virtual environment in .venv with everything pinned in constraints.txt
 # make demo      one unit learns a sine, two separate circles; pictures in out/demo
 # make test      everything that has to hold: style, types, generated code, tests
+# make docs      the pages as a site, in out/site; a link that leads nowhere is an error
 # make bench     layers and networks beside other activations: table, CSV and chart in out/bench
 # make generate  the compiled form of the table of subspaces, after a change to it
 
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo test bench generate clean
+.PHONY: install demo test docs bench generate clean
 
 install: $(STAMP)
 
@@ -28,6 +29,12 @@ test: install
 	$(BIN)/mypy
 	$(BIN)/python tools/generate.py --check
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+docs: install
+	$(BIN)/python tools/pages.py out/pages
+	$(BIN)/sphinx-build -q -W --keep-going -c docs out/pages out/site
+	cp out/site/README.html out/site/index.html
+	@echo out/site/index.html
 
 bench: install
 	$(BIN)/python -m deu bench --out out/bench

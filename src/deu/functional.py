@@ -38,7 +38,7 @@ def deu(
             (there ``c1`` and ``c2`` are :math:`y(0)` and :math:`y'(0)`).
         eps: below it a coefficient counts as zero.
         sharpness: of the smoothed step, in the paper's solution.
-        max_exponent: every exponential is :math:`e^{\min(x, \text{max\_exponent})}`. At least 1;
+        max_exponent: every exponential is :math:`e^{\min(x, \mathrm{max\_exponent})}`. At least 1;
             more than 40 counts as 40 in float32 and below, more than 300 as 300 in float64.
         bound: values are cut at ± this; their gradients are not.
         max_grad_norm: each neuron's gradient of its five coefficients is scaled down to this

@@ -39,7 +39,7 @@ class DEU(nn.Module):
             ``"paper"``, with its subspaces, their seams and outward gravitation.
         eps: below it a coefficient counts as zero.
         sharpness: of the smoothed step in the paper's solution.
-        max_exponent: every exponential is :math:`e^{\min(x, \text{max\_exponent})}`.
+        max_exponent: every exponential is :math:`e^{\min(x, \mathrm{max\_exponent})}`.
         bound: values are cut at ± this, and still pass their gradient.
         max_grad_norm: each unit's gradient of its five coefficients is scaled down to this norm;
             ``None`` leaves it alone.
