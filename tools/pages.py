@@ -15,10 +15,10 @@ _PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*", "results/*/*
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
 
-def lay_out(out: Path) -> list[Path]:
+def lay_out(out: Path) -> None:
     """Copy the pages, and what they link to, into an empty folder."""
     shutil.rmtree(out, ignore_errors=True)
-    found = {page for pattern in _PAGES for page in ROOT.glob(pattern)}
+    found = {page for pattern in _PAGES for page in ROOT.glob(pattern) if page.is_file()}
     for page in [page for page in found if page.suffix == ".md"]:
         links = _LINK.findall(page.read_text(encoding="utf-8"))
         found |= {target for link in links if (target := (page.parent / link).resolve()).is_file()}
@@ -26,7 +26,6 @@ def lay_out(out: Path) -> list[Path]:
         to = out / page.relative_to(ROOT)
         to.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(page, to)
-    return sorted(found)
 
 
 if __name__ == "__main__":

@@ -172,7 +172,8 @@ def _contributions(x, g, unit, KIND: tl.constexpr, MODE: tl.constexpr, HOW: tl.c
 
 @triton.constexpr_function
 def _takes_seven(KIND, MODE, HOW):
-    # Whether there is anything to the seventh sum.
+    # Whether there is anything to the seventh sum.  Triton 3.6 does not let one such function hand
+    # HOW to another that looks into it, as _is_mixed does.
     if KIND == REAL:
         return MODE == SINGLE or (HOW.CONTINUOUS and MODE in (DOUBLE, SEAMLESS))
     if HOW.CONTINUOUS:
