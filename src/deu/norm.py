@@ -26,7 +26,8 @@ class NormDEU(nn.Module):
     memory, and keeps ``input`` (and ``residual``) for backward, no more.  There too they are two
     where one would not be the same: for the paper's solution; a unit that all features share; batch
     norm that is synchronised, without parameters or ``momentum``, or in evaluation while gradients
-    are taken; and layers that have hooks.
+    are taken; layers that have hooks; inputs in float64 and parameters that are not in float32;
+    and under ``torch.func``, forward-mode differentiation and tracing.
 
     Args:
         norm: a ``BatchNorm1d``, ``2d`` or ``3d``.
