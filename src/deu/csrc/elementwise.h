@@ -5,8 +5,11 @@
 // Which limits hold: the paper's, or those of the continuous solution, where time stops on the right
 // if the mean of the exponents rises with t, and that mean is held on the left if it falls.  SETTLING:
 // it falls, and so do both of two real exponents; e^(qt) is then never capped, as q·t is at most its cap
-// where the mean is, and falls to the left of that.
-enum Way { PAPER, RISING, FALLING, SETTLING };
+// where the mean is, and falls to the left of that.  EITHER: units side by side, of which some rise.
+enum Way { PAPER, RISING, FALLING, SETTLING, EITHER };
+
+constexpr bool can_stop(int way) { return way == RISING || way == EITHER; }
+constexpr bool can_be_held(int way) { return way == FALLING || way == SETTLING || way == EITHER; }
 
 // Up to which size of the errors of (t·e^(pt) - M)/p at t = 0, in units of rounding, it is good enough in float32.
 constexpr double TRUSTED_CLOSED = 8;
@@ -15,6 +18,8 @@ constexpr double TRUSTED_CLOSED = 8;
 struct Roots {
   bool swapped;  // against the normal form
   double p, q, over_p, over_q, A, B, D;
+
+  Roots() = default;
 
   // A root smaller than `smallest` is taken as that: M(r, t) is then t.
   Roots(const double* n, double smallest) {
@@ -31,21 +36,27 @@ struct Roots {
   }
 };
 
+// The numbers of a unit that are its own, where it has lanes beside it one of each: the exponents, q/π in
+// two parts, mean and half the distance of two real roots; the same for exponents to base 2; the
+// homogeneous part, on both sides of 0; f, for t > 0; both together; and where time stops.
+#define DEU_NUMBERS(EACH)                                                                          \
+  EACH(p) EACH(q) EACH(turn_hi) EACH(turn_lo) EACH(alpha) EACH(half_gap) EACH(p2) EACH(q2)         \
+  EACH(alpha2) EACH(half_gap2) EACH(A) EACH(B) EACH(Q) EACH(K) EACH(Af) EACH(Bf) EACH(Pf) EACH(Qf) \
+  EACH(G) EACH(Ap) EACH(Bp) EACH(Kp) EACH(A_and_B) EACH(stop)
+
 // A normal form made ready for arithmetic in one precision.
 template <class V>
 struct Unit {
   using T = typename V::T;
-  T p, q;
-  T turn_hi, turn_lo;    // q/π in two parts
-  T alpha, half_gap;     // mean and half the distance of two real roots
-  T p2, q2, alpha2, half_gap2, cap2, inner_cap2;  // the same and the caps, for exponents to base 2
-  T A, B, Q, K;          // the homogeneous part, on both sides of 0
-  T Af, Bf, Pf, Qf, G;   // f, for t > 0
-  T inner_cap, stop, lowest;
+#define DEU_DECLARE(number) T number;
+  DEU_NUMBERS(DEU_DECLARE)
+  T cap2, inner_cap, inner_cap2, lowest;
   T sharpness, bound;
   Roots roots;
   bool fast;             // of two real roots p is so large that ∂M/∂p needs no care near t = 0
   Way way;
+
+  Unit() = default;
 
   Unit(const Neuron& neuron, const Limits& limits) : roots(neuron.n, sizeof(T) == 4 ? 1e-10 : 1e-30) {
     double n[NUMBERS];
@@ -75,6 +86,7 @@ struct Unit {
     Pf = static_cast<T>(n[Pf_]);
     Qf = static_cast<T>(n[Qf_]);
     G = static_cast<T>(n[G_]);
+    Ap = A + Af, Bp = B + Bf, Kp = K - Af, A_and_B = A + B;
     inner_cap = static_cast<T>(m);
     p2 = static_cast<T>(n[p_] * LOG2E);
     q2 = static_cast<T>(n[q_] * LOG2E);
@@ -133,7 +145,7 @@ DEU_INLINE Basis<T> basis(const Unit<V>& u, T x) {
   }
   if (KIND == REAL) {
     T raw1 = u.p2 * x, raw2 = u.q2 * x;
-    if (WAY >= FALLING) {
+    if (can_be_held(WAY)) {
       s.held = u.alpha2 * x > u.inner_cap2;
       raw1 = s.held ? u.inner_cap2 - u.half_gap2 * x : raw1;
       raw2 = s.held ? u.inner_cap2 + u.half_gap2 * x : raw2;
@@ -174,163 +186,184 @@ DEU_INLINE T smooth_step(const Unit<V>& u, T x, T* slope) {
   return z > T(0) ? r : e * r;
 }
 
-// SMALL: f's numbers are so small that it may be added in closed form, which is cheaper than
-// keeping all its digits where t is near 0.
+// The value at x.  SMALL: f's numbers are so small that it may be added in closed form, which is
+// cheaper than keeping all its digits where t is near 0.
+template <int KIND, int WAY, bool SMALL, class V, class T = typename V::T>
+DEU_INLINE T value_at(const Unit<V>& u, T x) {
+  T value;
+  if (can_stop(WAY)) x = x > u.stop ? u.stop : x;
+  const bool positive = x > T(0);
+  if (KIND == STEP) {
+    T unused;
+    value = u.G * smooth_step(u, x, &unused);
+  } else if (KIND == POLYNOMIAL) {
+    value = u.Q * x + u.K + (positive ? (u.Pf * x + u.Qf) * x : T(0));
+  } else {
+    const Basis<T> s = basis<KIND, WAY>(u, x);
+    if (SMALL && KIND == OSCILLATING) {
+      const T wave = (positive ? u.Ap : u.A) * s.cosine + (positive ? u.Bp : u.B) * s.sine;
+      value = s.e * wave + (positive ? u.Kp : u.K);
+    } else if (SMALL && KIND == REAL) {
+      value = (positive ? u.Ap : u.A) * s.d1 + ((positive ? u.Bp : u.B) * s.d2 + u.A_and_B);
+    } else if (SMALL) {
+      value = (positive ? u.Ap : u.A) * s.b1 + (positive ? u.Kp : u.K);
+      if (KIND == EXPONENTIAL) value += (positive ? u.Qf : T(0)) * x;
+      else value += (positive ? u.Bp : u.B) * s.b2;
+    } else {
+      T f = u.Af * s.d1;
+      value = u.A * s.b1;
+      if (KIND == EXPONENTIAL) {
+        f += u.Qf * x;
+        value += u.K;
+      } else {
+        f += u.Bf * s.d2;
+        value += u.B * s.b2;
+      }
+      value += positive ? f : T(0);
+    }
+  }
+  return bounded(value, u.bound);
+}
+
 template <int KIND, int WAY, bool SMALL, class V, class W>
 static void forward_row(const Unit<V>& unit, const W* t, W* y, int count) {
   using T = typename V::T;
   const Unit<V> u = unit;
-  const T Ap = u.A + u.Af, Bp = u.B + u.Bf, Kp = u.K - u.Af, sum = u.A + u.B;
   DEU_SIMD
-  for (int i = 0; i < count; ++i) {
-    T x = t[i], value;
-    if (WAY == RISING) x = x > u.stop ? u.stop : x;
-    const bool positive = x > T(0);
-    if (KIND == STEP) {
-      T unused;
-      value = u.G * smooth_step(u, x, &unused);
-    } else if (KIND == POLYNOMIAL) {
-      value = u.Q * x + u.K + (positive ? (u.Pf * x + u.Qf) * x : T(0));
-    } else {
-      const Basis<T> s = basis<KIND, WAY>(u, x);
-      if (SMALL && KIND == OSCILLATING) {
-        const T wave = (positive ? Ap : u.A) * s.cosine + (positive ? Bp : u.B) * s.sine;
-        value = s.e * wave + (positive ? Kp : u.K);
-      } else if (SMALL && KIND == REAL) {
-        value = (positive ? Ap : u.A) * s.d1 + ((positive ? Bp : u.B) * s.d2 + sum);
-      } else if (SMALL) {
-        value = (positive ? Ap : u.A) * s.b1 + (positive ? Kp : u.K);
-        if (KIND == EXPONENTIAL) value += (positive ? u.Qf : T(0)) * x;
-        else value += (positive ? Bp : u.B) * s.b2;
-      } else {
-        T f = u.Af * s.d1;
-        value = u.A * s.b1;
-        if (KIND == EXPONENTIAL) {
-          f += u.Qf * x;
-          value += u.K;
-        } else {
-          f += u.Bf * s.d2;
-          value += u.B * s.b2;
-        }
-        value += positive ? f : T(0);
-      }
-    }
-    narrow(bounded(value, u.bound), y + i);
-  }
+  for (int i = 0; i < count; ++i) narrow(value_at<KIND, WAY, SMALL>(u, static_cast<T>(t[i])), y + i);
 }
 
-// The gradient of each number of the normal form, added to `sums`; with SLOPE also
-// grad_t[i] = g[i]·dy/dt.  FAST: the unit's `fast`.
-template <int KIND, int WAY, bool SLOPE, bool FAST, class V, class W>
-static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
+// What the gradient takes besides: the roots' inverses, as the exponents have them, rounded, because
+// differences cancel; and dy/dt of two real roots, by e^(pt) and e^(qt): on the left, on the right, held.
+#define DEU_SLOPES(EACH) \
+  EACH(over_p) EACH(over_q) EACH(left1) EACH(left2) EACH(right1) EACH(right2) EACH(held1) EACH(held2)
+
+template <class V>
+struct Slopes {
   using T = typename V::T;
-  const Unit<V> u = unit;
-  const Roots& r = u.roots;
-  const T half_sharpness = u.sharpness / 2;
-  // Of the roots as the exponents have them, rounded: differences cancel.
-  const T over_p = static_cast<T>(LOG2E / u.p2), over_q = static_cast<T>(LOG2E / u.q2);
-  // dy/dt of two real roots, by e^(pt) and e^(qt): on the left, on the right, and held.
-  const T left1 = static_cast<T>(r.p * r.A), left2 = static_cast<T>(r.q * r.B);
-  const T right1 = static_cast<T>(r.p * r.A - r.D), right2 = static_cast<T>(r.q * r.B + r.D);
-  const T held1 = -u.half_gap * u.A, held2 = u.half_gap * u.B;
-  T sp = 0, sq = 0, sA = 0, sB = 0, sQ = 0, sK = 0, sAf = 0, sBf = 0, sPf = 0, sQf = 0, sG = 0;
-  T te1 = 0, te2 = 0, te1_right = 0, apart = 0, stopped = 0;
-  DEU_SIMD_SUM(sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG, te1, te2, te1_right, apart, stopped)
-  for (int i = 0; i < count; ++i) {
-    T x = t[i];
-    const T gi = g[i];
-    bool beyond = false;
-    if (WAY == RISING) {
-      beyond = x > u.stop;
-      x = beyond ? u.stop : x;
-    }
-    const bool positive = x > T(0);
-    const T gp = positive ? gi : T(0);
-    T slope = T(0), f = T(0);
-    if (KIND == STEP) {
-      T bump;
-      sG += gi * smooth_step(u, x, &bump);
-      slope = u.G * (u.sharpness * bump);
-    } else if (KIND == POLYNOMIAL) {
-      slope = u.Q + (positive ? T(2) * u.Pf * x + u.Qf : T(0));
-      f = (u.Pf * x + u.Qf) * x;
-      sQ += gi * x;
-      sK += gi;
+  DEU_SLOPES(DEU_DECLARE)
+
+  Slopes() = default;
+
+  explicit Slopes(const Unit<V>& u) {
+    const Roots& r = u.roots;
+    over_p = static_cast<T>(LOG2E / u.p2), over_q = static_cast<T>(LOG2E / u.q2);
+    left1 = static_cast<T>(r.p * r.A), left2 = static_cast<T>(r.q * r.B);
+    right1 = static_cast<T>(r.p * r.A - r.D), right2 = static_cast<T>(r.q * r.B + r.D);
+    held1 = -u.half_gap * u.A, held2 = u.half_gap * u.B;
+  }
+};
+
+// Sums over a unit's inputs: of most numbers the gradient, of two real roots what it is made of.
+#define DEU_SUMS(EACH)                                                                              \
+  EACH(sp) EACH(sq) EACH(sA) EACH(sB) EACH(sQ) EACH(sK) EACH(sAf) EACH(sBf) EACH(sPf) EACH(sQf)     \
+  EACH(sG) EACH(te1) EACH(te2) EACH(te1_right) EACH(apart) EACH(stopped)
+
+struct Totals {
+#define DEU_DECLARE_TOTAL(sum) double sum;
+  DEU_SUMS(DEU_DECLARE_TOTAL)
+};
+
+// An input's part in the sums, and with SLOPE g·dy/dt there.  FAST: the unit's `fast`.
+template <int KIND, int WAY, bool SLOPE, bool FAST, class V, class T = typename V::T>
+DEU_INLINE T gradient_at(const Unit<V>& u, const Slopes<V>& d, T x, T gi, T& sp, T& sq, T& sA, T& sB, T& sQ, T& sK,
+                         T& sAf, T& sBf, T& sPf, T& sQf, T& sG, T& te1, T& te2, T& te1_right, T& apart, T& stopped) {
+  bool beyond = false;
+  if (can_stop(WAY)) {
+    beyond = x > u.stop;
+    x = beyond ? u.stop : x;
+  }
+  const bool positive = x > T(0);
+  const T gp = positive ? gi : T(0);
+  T slope = T(0), f = T(0);
+  if (KIND == STEP) {
+    T bump;
+    sG += gi * smooth_step(u, x, &bump);
+    slope = u.G * (u.sharpness * bump);
+  } else if (KIND == POLYNOMIAL) {
+    slope = u.Q + (positive ? T(2) * u.Pf * x + u.Qf : T(0));
+    f = (u.Pf * x + u.Qf) * x;
+    sQ += gi * x;
+    sK += gi;
+    sQf += gp * x;
+    sPf += gp * x * x;
+  } else {
+    const Basis<T> s = basis<KIND, WAY>(u, x);
+    const T A = u.A + (positive ? u.Af : T(0)), B = u.B + (positive ? u.Bf : T(0));
+    const T gx = gi * x;
+    sA += gi * s.b1;
+    sAf += gp * s.d1;
+    f = u.Af * s.d1;
+    if (KIND == EXPONENTIAL) {
+      const T live = s.free1 ? A * s.b1 : T(0);
+      slope = u.p * live + (positive ? u.Qf : T(0));
+      sp += gx * live;
       sQf += gp * x;
-      sPf += gp * x * x;
+      sK += gi;
+      f += u.Qf * x;
     } else {
-      const Basis<T> s = basis<KIND, WAY>(u, x);
-      const T A = u.A + (positive ? u.Af : T(0)), B = u.B + (positive ? u.Bf : T(0));
-      const T gx = gi * x;
-      sA += gi * s.b1;
-      sAf += gp * s.d1;
-      f = u.Af * s.d1;
-      if (KIND == EXPONENTIAL) {
-        const T live = s.free1 ? A * s.b1 : T(0);
-        slope = u.p * live + (positive ? u.Qf : T(0));
-        sp += gx * live;
-        sQf += gp * x;
-        sK += gi;
-        f += u.Qf * x;
-      } else {
-        sB += gi * s.b2;
-        sBf += gp * s.d2;
-        f += u.Bf * s.d2;
-      }
-      if (KIND == CRITICAL) {
-        const T live = s.free1 ? A * s.b1 + B * s.b2 : T(0);
-        slope = u.p * live + B * s.b1;
-        sp += gx * live;
-      }
-      if (KIND == OSCILLATING) {
-        const T live = s.free1 ? A * s.b1 + B * s.b2 : T(0);
-        const T turned = B * s.b1 - A * s.b2;
-        slope = u.p * live + u.q * turned;
-        sp += gx * live;
-        sq += gx * turned;
-      }
-      if (KIND == REAL) {
-        const T e1 = s.free1 ? s.b1 : T(0), e2 = s.free2 ? s.b2 : T(0);
-        T slope1 = positive ? right1 : left1, slope2 = positive ? right2 : left2;
-        slope1 = s.held ? held1 : slope1;
-        slope2 = s.held ? held2 : slope2;
-        slope = slope1 * e1 + slope2 * e2;
-        const T gx_free = s.held ? T(0) : gx, x_held = s.held ? x : T(0);
-        te1 += gx_free * e1;
-        te2 += gx_free * e2;
-        apart += x_held * (gi * slope);
-        if (FAST) te1_right += gp * x * e1;
-        else sp += gp * grown_by_root(u.p2, over_p, x, e1, s.d1, s.first1, s.second1, s.near1);
-        sq += gp * grown_by_root(u.q2, over_q, x, e2, s.d2, s.first2, s.second2, s.near2);
-      }
+      sB += gi * s.b2;
+      sBf += gp * s.d2;
+      f += u.Bf * s.d2;
     }
-    if (SLOPE) {
-      if (WAY == PAPER && KIND != STEP) {
-        // f of a second-order equation starts as t², which forgives errors of the bump's flank.
-        constexpr bool SECOND_ORDER = KIND == REAL || KIND == OSCILLATING || KIND == CRITICAL;
-        slope += V::template bump<SECOND_ORDER>(half_sharpness * x, u.sharpness) * f;
-      }
-      const T moved = gi * slope;
-      narrow(beyond ? T(0) : moved, grad_t + i);
-      if (WAY == RISING) stopped += beyond ? moved : T(0);
+    if (KIND == CRITICAL) {
+      const T live = s.free1 ? A * s.b1 + B * s.b2 : T(0);
+      slope = u.p * live + B * s.b1;
+      sp += gx * live;
+    }
+    if (KIND == OSCILLATING) {
+      const T live = s.free1 ? A * s.b1 + B * s.b2 : T(0);
+      const T turned = B * s.b1 - A * s.b2;
+      slope = u.p * live + u.q * turned;
+      sp += gx * live;
+      sq += gx * turned;
+    }
+    if (KIND == REAL) {
+      const T e1 = s.free1 ? s.b1 : T(0), e2 = s.free2 ? s.b2 : T(0);
+      T slope1 = positive ? d.right1 : d.left1, slope2 = positive ? d.right2 : d.left2;
+      slope1 = s.held ? d.held1 : slope1;
+      slope2 = s.held ? d.held2 : slope2;
+      slope = slope1 * e1 + slope2 * e2;
+      const T gx_free = s.held ? T(0) : gx, x_held = s.held ? x : T(0);
+      te1 += gx_free * e1;
+      te2 += gx_free * e2;
+      apart += x_held * (gi * slope);
+      if (FAST) te1_right += gp * x * e1;
+      else sp += gp * grown_by_root(u.p2, d.over_p, x, e1, s.d1, s.first1, s.second1, s.near1);
+      sq += gp * grown_by_root(u.q2, d.over_q, x, e2, s.d2, s.first2, s.second2, s.near2);
     }
   }
-  double all[NUMBERS] = {sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG};
+  if (!SLOPE) return T(0);
+  if (WAY == PAPER && KIND != STEP) {
+    // f of a second-order equation starts as t², which forgives errors of the bump's flank.
+    constexpr bool SECOND_ORDER = KIND == REAL || KIND == OSCILLATING || KIND == CRITICAL;
+    slope += V::template bump<SECOND_ORDER>(u.sharpness / 2 * x, u.sharpness) * f;
+  }
+  const T moved = gi * slope;
+  if (can_stop(WAY)) stopped += beyond ? moved : T(0);
+  return beyond ? T(0) : moved;
+}
+
+// From the sums the gradient of each number of the normal form.
+template <int KIND, int WAY, bool FAST, class V>
+static void add_gradients(const Unit<V>& u, const Totals& s, Sums* sums) {
+  const Roots& r = u.roots;
+  double all[NUMBERS] = {s.sp, s.sq, s.sA, s.sB, s.sQ, s.sK, s.sAf, s.sBf, s.sPf, s.sQf, s.sG};
   if (KIND == REAL) {
     const double by_p = FAST ? LOG2E / u.p2 : r.over_p;
-    const double M1 = sAf * by_p, M2 = sBf * r.over_q;
-    const double M1_by_p = (FAST ? te1_right - M1 : sp) * by_p, M2_by_q = sq * r.over_q;
+    const double M1 = s.sAf * by_p, M2 = s.sBf * r.over_q;
+    const double M1_by_p = (FAST ? s.te1_right - M1 : s.sp) * by_p, M2_by_q = s.sq * r.over_q;
     // With the mean of the roots held, only their distance still moves the exponents; which
     // happens for t < 0 alone, where there is no f.
-    const double moved_apart = WAY >= FALLING ? apart / (2 * static_cast<double>(u.half_gap)) : 0;
-    all[p_] = r.A * te1 - moved_apart - r.D * M1_by_p;
-    all[q_] = r.B * te2 + moved_apart + r.D * M2_by_q;
+    const double moved_apart = can_be_held(WAY) ? s.apart / (2 * static_cast<double>(u.half_gap)) : 0;
+    all[p_] = r.A * s.te1 - moved_apart - r.D * M1_by_p;
+    all[q_] = r.B * s.te2 + moved_apart + r.D * M2_by_q;
     all[Af_] = M2 - M1;
     all[Bf_] = 0;
   }
-  if (WAY == RISING && stopped != T(0)) {
+  if (can_stop(WAY) && s.stopped != 0) {
     // stop = m/2α moves with α.
-    const double through_stop = static_cast<double>(stopped) * (-u.stop / u.alpha);
+    const double through_stop = s.stopped * (-u.stop / u.alpha);
     all[p_] += KIND == REAL ? through_stop / 2 : through_stop;
     all[q_] += KIND == REAL ? through_stop / 2 : 0;
   }
@@ -340,4 +373,24 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
     all[Af_] = -all[Af_];
   }
   for (int k = 0; k < NUMBERS; ++k) sums->number[k] += all[k];
+}
+
+// The gradient of each number of the normal form, added to `sums`; with SLOPE also
+// grad_t[i] = g[i]·dy/dt.
+template <int KIND, int WAY, bool SLOPE, bool FAST, class V, class W>
+static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
+  using T = typename V::T;
+  const Unit<V> u = unit;
+  const Slopes<V> d(u);
+  T sp = 0, sq = 0, sA = 0, sB = 0, sQ = 0, sK = 0, sAf = 0, sBf = 0, sPf = 0, sQf = 0, sG = 0;
+  T te1 = 0, te2 = 0, te1_right = 0, apart = 0, stopped = 0;
+  DEU_SIMD_SUM(sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG, te1, te2, te1_right, apart, stopped)
+  for (int i = 0; i < count; ++i) {
+    const T moved = gradient_at<KIND, WAY, SLOPE, FAST>(u, d, static_cast<T>(t[i]), static_cast<T>(g[i]), sp, sq, sA,
+                                                        sB, sQ, sK, sAf, sBf, sPf, sQf, sG, te1, te2, te1_right,
+                                                        apart, stopped);
+    if (SLOPE) narrow(moved, grad_t + i);
+  }
+  add_gradients<KIND, WAY, FAST>(
+      u, {sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG, te1, te2, te1_right, apart, stopped}, sums);
 }
