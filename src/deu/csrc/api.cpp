@@ -289,9 +289,33 @@ static Job make_job(const Plan& plan, const void* t, void* result) {
   const int64_t worth = WORTH_A_THREAD / plan.channels, share = positions / UNITS;
   const int64_t wanted = worth > share ? worth : share;
   job.position_block = (wanted < 1 ? 1 : (wanted + VECTORS - 1) / VECTORS) * VECTORS;
-  job.units = (positions + job.position_block - 1) / job.position_block;
+  job.position_blocks = (positions + job.position_block - 1) / job.position_block;
+  // Many channels next to each other are cut too, that few positions are no work for a single thread.
+  job.channel_block = job.channels_together ? GROUPS * LANES : plan.channels;
+  job.channel_blocks = (plan.channels + job.channel_block - 1) / job.channel_block;
   return job;
 }
+
+// Neurons' normal forms, and the memory they are in.
+struct Population {
+  std::vector<double> numbers;
+  std::vector<unsigned char> kinds, precisions;
+  Neurons view;
+
+  explicit Population(int64_t channels) {
+    const int64_t stride = (channels + LANES - 1) / LANES * LANES;
+    numbers.resize(NUMBERS * stride);
+    kinds.resize(stride);
+    precisions.resize(stride);
+    view = {numbers.data(), kinds.data(), precisions.data(), stride};
+  }
+
+  void set(int64_t i, const Neuron& neuron) {
+    for (int k = 0; k < NUMBERS; ++k) numbers[k * view.stride + i] = neuron.n[k];
+    kinds[i] = static_cast<unsigned char>(neuron.kind);
+    precisions[i] = static_cast<unsigned char>(neuron.precision);
+  }
+};
 
 struct Units {
   const Plan& plan;
@@ -335,22 +359,25 @@ static void forward(const Plan& plan, const void* t, void* y, const Units& units
   const int64_t channels = plan.channels;
   const bool pull = centre != nullptr && plan.training && !plan.continuous;
   threads = useful_threads(plan, threads);
-  std::vector<Neuron> neurons(channels);
+  Population neurons(channels);
   std::vector<unsigned char> pulled(pull ? channels : 0);
   each_neuron(channels, threads, [&](int64_t i) {
     const Coefficients k = units[i];
-    solve(plan.continuous != 0, plan.dtype != FLOAT64, k, plan.eps, &neurons[i], nullptr);
+    Neuron neuron;
+    solve(plan.continuous != 0, plan.dtype != FLOAT64, k, plan.eps, &neuron, nullptr);
+    neurons.set(i, neuron);
     if (pull) pulled[i] = is_singular(k, plan.eps);
   });
   Job job = make_job(plan, t, y);
-  job.neurons = neurons.data();
-  std::vector<double> centres(pull ? channels * job.units : 0);
+  job.neurons = neurons.view;
+  const int64_t stride = job.neurons.stride;
+  std::vector<double> centres(pull ? stride * job.position_blocks : 0);
   if (pull) job.pulled = pulled.data(), job.centres = centres.data();
   const Kernels& k = kernels();
-  parallel_for(job.units, threads, [&](int64_t unit) { k.forward(job, unit); });
+  parallel_for(job.units(), threads, [&](int64_t unit) { k.forward(job, unit); });
   for (int64_t i = 0; pull && i < channels; ++i) {
     double sum = 0;
-    for (int64_t block = 0; block < job.units; ++block) sum += centres[block * channels + i];
+    for (int64_t block = 0; block < job.position_blocks; ++block) sum += centres[block * stride + i];
     const int64_t positions = plan.outer * plan.inner;
     centre[i] = positions > 0 ? sum / static_cast<double>(positions) : 0;
   }
@@ -361,7 +388,7 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
   const int64_t channels = plan.channels;
   const bool pull = centre != nullptr && plan.training && !plan.continuous;
   threads = useful_threads(plan, threads);
-  std::vector<Neuron> neurons(channels), neighbours(pull ? channels : 0);
+  Population neurons(channels), neighbours(pull ? channels : 0);
   std::vector<unsigned char> pulled(pull ? channels : 0);
   struct Derivatives {
     Jacobian own, pulled;
@@ -370,27 +397,30 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
   Job job = make_job(plan, t, grad_t);
   each_neuron(channels, threads, [&](int64_t i) {
     const Coefficients k = units[i];
-    solve(plan.continuous != 0, plan.dtype != FLOAT64, k, plan.eps, &neurons[i], &derivatives[i].own);
+    Neuron neuron;
+    solve(plan.continuous != 0, plan.dtype != FLOAT64, k, plan.eps, &neuron, &derivatives[i].own);
+    neurons.set(i, neuron);
     if (!pull) return;
     pulled[i] = is_singular(k, plan.eps);
-    if (pulled[i])
-      solve(false, false, neighbour(k, plan.eps, centre[i], job.limits), plan.eps, &neighbours[i],
-            &derivatives[i].pulled);
+    if (!pulled[i]) return;
+    solve(false, false, neighbour(k, plan.eps, centre[i], job.limits), plan.eps, &neuron, &derivatives[i].pulled);
+    neighbours.set(i, neuron);
   });
   job.g = g;
-  job.neurons = neurons.data();
-  std::vector<Sums> sums(channels * job.units), neighbour_sums(pull ? sums.size() : 0);
+  job.neurons = neurons.view;
+  const int64_t stride = job.neurons.stride;
+  std::vector<double> sums(NUMBERS * stride * job.position_blocks), neighbour_sums(pull ? sums.size() : 0);
   job.sums = sums.data();
-  if (pull) job.pulled = pulled.data(), job.neighbours = neighbours.data(), job.neighbour_sums = neighbour_sums.data();
+  if (pull) job.pulled = pulled.data(), job.neighbours = neighbours.view, job.neighbour_sums = neighbour_sums.data();
   const Kernels& k = kernels();
-  parallel_for(job.units, threads, [&](int64_t unit) { k.backward(job, unit); });
+  parallel_for(job.units(), threads, [&](int64_t unit) { k.backward(job, unit); });
 
   each_neuron(channels, threads, [&](int64_t i) {
     const Coefficients k = units[i];
-    auto gradient = [&](const std::vector<Sums>& all, const Jacobian& jacobian, double out[5]) {
+    auto gradient = [&](const std::vector<double>& all, const Jacobian& jacobian, double out[5]) {
       double total[NUMBERS] = {};
-      for (int64_t block = 0; block < job.units; ++block)
-        for (int n = 0; n < NUMBERS; ++n) total[n] += all[block * channels + i].number[n];
+      for (int64_t block = 0; block < job.position_blocks; ++block)
+        for (int n = 0; n < NUMBERS; ++n) total[n] += all[(block * NUMBERS + n) * stride + i];
       // Where a number does not depend on a coefficient, its sum may be infinite.
       for (int n = 0; n < NUMBERS; ++n)
         for (int j = 0; j < 5; ++j) out[j] += jacobian[n][j] != 0 ? total[n] * jacobian[n][j] : 0;

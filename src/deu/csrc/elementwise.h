@@ -22,17 +22,19 @@ struct Roots {
   Roots() = default;
 
   // A root smaller than `smallest` is taken as that: M(r, t) is then t.
-  Roots(const double* n, double smallest) {
-    swapped = std::fabs(n[q_]) > std::fabs(n[p_]);
-    p = n[swapped ? q_ : p_];
-    q = n[swapped ? p_ : q_];
+  template <class Form>
+  DEU_INLINED Roots(const Form& n, double smallest) {
+    const double first = n[p_], second = n[q_], by_first = n[A_], by_second = n[B_], gap = n[Af_];
+    swapped = std::fabs(second) > std::fabs(first);
+    p = swapped ? second : first;
+    q = swapped ? first : second;
     p = std::fabs(p) < smallest ? -smallest : p;
     q = std::fabs(q) < smallest ? -smallest : q;
     over_p = 1 / p;
     over_q = 1 / q;
-    A = n[swapped ? B_ : A_];
-    B = n[swapped ? A_ : B_];
-    D = swapped ? -n[Af_] : n[Af_];
+    A = swapped ? by_second : by_first;
+    B = swapped ? by_first : by_second;
+    D = swapped ? -gap : gap;
   }
 };
 
@@ -58,43 +60,47 @@ struct Unit {
 
   Unit() = default;
 
-  Unit(const Neuron& neuron, const Limits& limits) : roots(neuron.n, sizeof(T) == 4 ? 1e-10 : 1e-30) {
-    double n[NUMBERS];
-    std::memcpy(n, neuron.n, sizeof(n));
-    if (neuron.kind == REAL) {
-      n[p_] = roots.p, n[q_] = roots.q, n[A_] = roots.A, n[B_] = roots.B;
-      n[Af_] = -roots.D * roots.over_p, n[Bf_] = roots.D * roots.over_q;
-    }
+  Unit(const Neuron& neuron, const Limits& limits) {
+    if (neuron.kind == REAL) set<REAL>(neuron.n, limits);
+    else set<OSCILLATING>(neuron.n, limits);
+  }
+
+  // KIND tells two real roots from all others.
+  template <int KIND, class Form>
+  DEU_INLINED void set(const Form& n, const Limits& limits) {
+    constexpr bool TWO = KIND == REAL;
+    roots = Roots(n, sizeof(T) == 4 ? 1e-10 : 1e-30);
     const double over_square = roots.over_p * roots.over_p;
     fast = sizeof(T) == 4 && roots.D * roots.D * (over_square > 1 ? over_square : 1) <= TRUSTED_CLOSED;
     const double most = sizeof(T) == 4 ? 40.0 : 300.0;  // e^most squared is still finite
     const double m = limits.max_exponent < most ? limits.max_exponent : most;
-    const double mean = neuron.kind == REAL ? (n[p_] + n[q_]) / 2 : n[p_];
-    const double turns = n[q_] * 0.31830988618379067154;
-    p = static_cast<T>(n[p_]);
-    q = static_cast<T>(n[q_]);
+    const double first = TWO ? roots.p : n[p_], second = TWO ? roots.q : n[q_];
+    const double mean = TWO ? (first + second) / 2 : first;
+    const double turns = second * 0.31830988618379067154;
+    p = static_cast<T>(first);
+    q = static_cast<T>(second);
     turn_hi = static_cast<T>(turns);
     turn_lo = static_cast<T>(turns - static_cast<double>(turn_hi));
     alpha = static_cast<T>(mean);
-    half_gap = static_cast<T>((n[q_] - n[p_]) / 2);
-    A = static_cast<T>(n[A_]);
-    B = static_cast<T>(n[B_]);
+    half_gap = static_cast<T>((second - first) / 2);
+    A = static_cast<T>(TWO ? roots.A : n[A_]);
+    B = static_cast<T>(TWO ? roots.B : n[B_]);
     Q = static_cast<T>(n[Q_]);
     K = static_cast<T>(n[K_]);
-    Af = static_cast<T>(n[Af_]);
-    Bf = static_cast<T>(n[Bf_]);
+    Af = static_cast<T>(TWO ? -roots.D * roots.over_p : n[Af_]);
+    Bf = static_cast<T>(TWO ? roots.D * roots.over_q : n[Bf_]);
     Pf = static_cast<T>(n[Pf_]);
     Qf = static_cast<T>(n[Qf_]);
     G = static_cast<T>(n[G_]);
     Ap = A + Af, Bp = B + Bf, Kp = K - Af, A_and_B = A + B;
     inner_cap = static_cast<T>(m);
-    p2 = static_cast<T>(n[p_] * LOG2E);
-    q2 = static_cast<T>(n[q_] * LOG2E);
+    p2 = static_cast<T>(first * LOG2E);
+    q2 = static_cast<T>(second * LOG2E);
     alpha2 = static_cast<T>(mean * LOG2E);
-    half_gap2 = static_cast<T>((n[q_] - n[p_]) / 2 * LOG2E);
+    half_gap2 = static_cast<T>((second - first) / 2 * LOG2E);
     inner_cap2 = static_cast<T>(m * LOG2E);
-    cap2 = static_cast<T>((limits.continuous && neuron.kind == REAL ? 2 * m : m) * LOG2E);
-    const bool settling = neuron.kind == REAL && n[p_] <= 0 && n[q_] <= 0;
+    cap2 = static_cast<T>((limits.continuous && TWO ? 2 * m : m) * LOG2E);
+    const bool settling = TWO && first <= 0 && second <= 0;
     way = !limits.continuous ? PAPER : mean > 0 ? RISING : settling ? SETTLING : FALLING;
     stop = static_cast<T>(way == RISING ? m / (2 * mean) : HUGE_VAL);
     lowest = V::LOWEST;
@@ -346,9 +352,9 @@ DEU_INLINE T gradient_at(const Unit<V>& u, const Slopes<V>& d, T x, T gi, T& sp,
 
 // From the sums the gradient of each number of the normal form.
 template <int KIND, int WAY, bool FAST, class V>
-static void add_gradients(const Unit<V>& u, const Totals& s, Sums* sums) {
+DEU_INLINE void number_gradients(const Unit<V>& u, const Totals& s, double all[NUMBERS]) {
   const Roots& r = u.roots;
-  double all[NUMBERS] = {s.sp, s.sq, s.sA, s.sB, s.sQ, s.sK, s.sAf, s.sBf, s.sPf, s.sQf, s.sG};
+  double by_first = s.sp, by_second = s.sq, by_A = s.sA, by_B = s.sB, by_Af = s.sAf, by_Bf = s.sBf;
   if (KIND == REAL) {
     const double by_p = FAST ? LOG2E / u.p2 : r.over_p;
     const double M1 = s.sAf * by_p, M2 = s.sBf * r.over_q;
@@ -356,29 +362,30 @@ static void add_gradients(const Unit<V>& u, const Totals& s, Sums* sums) {
     // With the mean of the roots held, only their distance still moves the exponents; which
     // happens for t < 0 alone, where there is no f.
     const double moved_apart = can_be_held(WAY) ? s.apart / (2 * static_cast<double>(u.half_gap)) : 0;
-    all[p_] = r.A * s.te1 - moved_apart - r.D * M1_by_p;
-    all[q_] = r.B * s.te2 + moved_apart + r.D * M2_by_q;
-    all[Af_] = M2 - M1;
-    all[Bf_] = 0;
+    by_first = r.A * s.te1 - moved_apart - r.D * M1_by_p;
+    by_second = r.B * s.te2 + moved_apart + r.D * M2_by_q;
+    by_Af = r.swapped ? M1 - M2 : M2 - M1;
+    by_Bf = 0;
   }
-  if (can_stop(WAY) && s.stopped != 0) {
+  if (can_stop(WAY)) {
     // stop = m/2α moves with α.
-    const double through_stop = s.stopped * (-u.stop / u.alpha);
-    all[p_] += KIND == REAL ? through_stop / 2 : through_stop;
-    all[q_] += KIND == REAL ? through_stop / 2 : 0;
+    const double through_stop = s.stopped != 0 ? s.stopped * (-u.stop / u.alpha) : 0;
+    by_first += KIND == REAL ? through_stop / 2 : through_stop;
+    by_second += KIND == REAL ? through_stop / 2 : 0;
   }
-  if (KIND == REAL && r.swapped) {
-    std::swap(all[p_], all[q_]);
-    std::swap(all[A_], all[B_]);
-    all[Af_] = -all[Af_];
-  }
-  for (int k = 0; k < NUMBERS; ++k) sums->number[k] += all[k];
+  const bool swapped = KIND == REAL && r.swapped;
+  all[p_] = swapped ? by_second : by_first;
+  all[q_] = swapped ? by_first : by_second;
+  all[A_] = swapped ? by_B : by_A;
+  all[B_] = swapped ? by_A : by_B;
+  all[Q_] = s.sQ, all[K_] = s.sK, all[Af_] = by_Af, all[Bf_] = by_Bf;
+  all[Pf_] = s.sPf, all[Qf_] = s.sQf, all[G_] = s.sG;
 }
 
 // The gradient of each number of the normal form, added to `sums`; with SLOPE also
 // grad_t[i] = g[i]·dy/dt.
 template <int KIND, int WAY, bool SLOPE, bool FAST, class V, class W>
-static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
+static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t, int count, Sums sums) {
   using T = typename V::T;
   const Unit<V> u = unit;
   const Slopes<V> d(u);
@@ -391,6 +398,8 @@ static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t,
                                                         apart, stopped);
     if (SLOPE) narrow(moved, grad_t + i);
   }
-  add_gradients<KIND, WAY, FAST>(
-      u, {sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG, te1, te2, te1_right, apart, stopped}, sums);
+  double all[NUMBERS];
+  number_gradients<KIND, WAY, FAST>(
+      u, {sp, sq, sA, sB, sQ, sK, sAf, sBf, sPf, sQf, sG, te1, te2, te1_right, apart, stopped}, all);
+  for (int k = 0; k < NUMBERS; ++k) sums[k] += all[k];
 }

@@ -166,7 +166,7 @@ static void forward_entire(const Unit<Double>& unit, const W* t, W* y, int count
 }
 
 template <class W>
-static void backward_entire(const Unit<Double>& unit, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
+static void backward_entire(const Unit<Double>& unit, const W* t, const W* g, W* grad_t, int count, Sums sums) {
   const Unit<Double> u = unit;
   double sp = 0, sq = 0, sA = 0, sB = 0, sG = 0, stopped = 0;
   DEU_SIMD_SUM(sp, sq, sA, sB, sG, stopped)
@@ -184,9 +184,9 @@ static void backward_entire(const Unit<Double>& unit, const W* t, const W* g, W*
     stopped += beyond ? moved : 0;
   }
   if (stopped != 0) sp += stopped * (-u.stop / u.alpha);
-  sums->number[p_] += sp;
-  sums->number[q_] += sq;
-  sums->number[A_] += sA;
-  sums->number[B_] += sB;
-  sums->number[G_] += sG;
+  sums[p_] += sp;
+  sums[q_] += sq;
+  sums[A_] += sA;
+  sums[B_] += sB;
+  sums[G_] += sG;
 }

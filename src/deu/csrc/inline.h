@@ -2,7 +2,8 @@
 #pragma once
 
 #if defined(_MSC_VER) && !defined(__clang__)
-#define DEU_INLINE static __forceinline
+#define DEU_INLINED __forceinline
 #else
-#define DEU_INLINE static inline __attribute__((always_inline))
+#define DEU_INLINED inline __attribute__((always_inline))
 #endif
+#define DEU_INLINE static DEU_INLINED

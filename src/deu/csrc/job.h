@@ -33,14 +33,37 @@ struct Neuron {
   double n[NUMBERS];
 };
 
+// The neurons beside each other: a row of `stride` of them for each number, with room for whole groups
+// of LANES at the end.
+constexpr int LANES = 16;
+
+// A unit of work has at most this many groups of channels that lie next to each other.
+constexpr int GROUPS = 8;
+
+struct Neurons {
+  const double* numbers;
+  const unsigned char* kinds;
+  const unsigned char* precisions;
+  int64_t stride;
+
+  Neuron operator[](int64_t i) const {
+    Neuron neuron{kinds[i], static_cast<Precision>(precisions[i]), {}};
+    for (int k = 0; k < NUMBERS; ++k) neuron.n[k] = numbers[k * stride + i];
+    return neuron;
+  }
+};
+
 struct Limits {
   bool continuous;
   double sharpness, max_exponent, bound;
 };
 
-// Sums over a neuron's inputs: the gradient of each number of the normal form.
+// Where sums over a neuron's inputs are kept: the gradient of each number of the normal form.
 struct Sums {
-  double number[NUMBERS];
+  double* first;
+  int64_t stride;
+
+  double& operator[](int number) const { return first[number * stride]; }
 };
 
 struct Job {
@@ -51,15 +74,19 @@ struct Job {
   const void* t;
   const void* g;     // backward only
   void* result;      // y, or the gradient of t
-  const Neuron* neurons;
-  const Neuron* neighbours;   // backward with gravitation, else null
+  Neurons neurons, neighbours;  // neighbours: backward with gravitation
   const unsigned char* pulled;  // per channel: does it need its centre, has it a neighbour
-  double* centres;            // forward: sums of t; a row of channels for each unit of work
-  Sums* sums;                 // backward: likewise
-  Sums* neighbour_sums;
-  bool channels_together;     // channels lie next to each other
-  int64_t position_block;     // positions (outer × inner) a unit of work
-  int64_t units;
+  // For each block of positions: sums of t (forward), and over the inputs of each neuron, a row of them
+  // for each number (backward).
+  double* centres;
+  double* sums;
+  double* neighbour_sums;
+  bool channels_together;       // channels lie next to each other
+  // A unit of work is a block of positions (outer × inner) of a block of channels.
+  int64_t position_block, position_blocks;
+  int64_t channel_block, channel_blocks;
+
+  int64_t units() const { return position_blocks * channel_blocks; }
 };
 
 }  // namespace deu

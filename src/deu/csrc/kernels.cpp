@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <new>
 #include <utility>
 #include <math.h>
 
@@ -24,6 +26,7 @@
 #define DEU_SIMD __pragma(loop(ivdep))
 #define DEU_SIMD_SUM(...)
 #define DEU_UNROLL
+#define DEU_RESTRICT __restrict
 #else
 #define DEU_PRAGMA(text) _Pragma(#text)
 #define DEU_SIMD DEU_PRAGMA(omp simd)
@@ -32,6 +35,7 @@
 #else
 #define DEU_UNROLL DEU_PRAGMA(GCC unroll 16)
 #endif
+#define DEU_RESTRICT __restrict__
 #define DEU_SIMD_SUM(...) DEU_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #endif
 
@@ -45,6 +49,10 @@ namespace DEU_ISA {
 #include "elementwise.h"
 
 #include "entire.h"
+
+#include "lanes.h"
+
+#include "tile.h"
 
 template <class V, bool SMALL, class W>
 static void forward_any(const Neuron& neuron, const Limits& limits, const W* t, W* y, int count) {
@@ -69,7 +77,7 @@ static void forward_any(const Neuron& neuron, const Limits& limits, const W* t, 
 }
 
 template <int WAY, bool SLOPE, class V, class W>
-static void backward_real(const Unit<V>& u, const W* t, const W* g, W* grad_t, int count, Sums* sums) {
+static void backward_real(const Unit<V>& u, const W* t, const W* g, W* grad_t, int count, Sums sums) {
   constexpr bool CAN_BE_FAST = sizeof(typename V::T) == 4;
   if (CAN_BE_FAST && u.fast) return backward_row<REAL, WAY, SLOPE, CAN_BE_FAST>(u, t, g, grad_t, count, sums);
   backward_row<REAL, WAY, SLOPE, false>(u, t, g, grad_t, count, sums);
@@ -77,7 +85,7 @@ static void backward_real(const Unit<V>& u, const W* t, const W* g, W* grad_t, i
 
 template <class V, bool SLOPE, class W>
 static void backward_any(const Neuron& neuron, const Limits& limits, const W* t, const W* g, W* grad_t, int count,
-                         Sums* sums) {
+                         Sums sums) {
   const Unit<V> u(neuron, limits);
   if (limits.continuous) {
     if (neuron.kind == REAL) {
@@ -125,14 +133,14 @@ static void forward_piece(const Neuron& neuron, const Limits& limits, const floa
 
 template <bool SLOPE>
 static void backward_piece(const Neuron& neuron, const Limits& limits, const double* t, const double* g,
-                           double* grad_t, int count, Sums* sums) {
+                           double* grad_t, int count, Sums sums) {
   if (neuron.kind == ENTIRE) backward_entire(Unit<Double>(neuron, limits), t, g, grad_t, count, sums);
   else backward_any<Double, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
 }
 
 template <bool SLOPE>
 static void backward_piece(const Neuron& neuron, const Limits& limits, const float* t, const float* g, float* grad_t,
-                           int count, Sums* sums) {
+                           int count, Sums sums) {
   if (neuron.kind == ENTIRE) return backward_entire(Unit<Double>(neuron, limits), t, g, grad_t, count, sums);
   switch (neuron.precision) {
     case SINGLE_CLOSED:
@@ -142,146 +150,6 @@ static void backward_piece(const Neuron& neuron, const Limits& limits, const flo
   }
 }
 
-// Eight positions of eight neighbouring channels, from a tensor to rows and back.
-
-template <class S, class W>
-DEU_INLINE void gather8(const S* source, int64_t stride, W* rows, int width) {
-  for (int i = 0; i < 8; ++i)
-    for (int c = 0; c < 8; ++c) rows[c * width + i] = widen(source[i * stride + c]);
-}
-
-template <class S, class W>
-DEU_INLINE void scatter8(const W* rows, int width, S* target, int64_t stride) {
-  for (int i = 0; i < 8; ++i)
-    for (int c = 0; c < 8; ++c) narrow(rows[c * width + i], target + i * stride + c);
-}
-
-#if defined(__AVX2__)
-
-DEU_INLINE void transpose8(const float* source, int64_t source_stride, float* target, int64_t target_stride) {
-  __m256 r[8], s[8];
-  for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(source + i * source_stride);
-  for (int i = 0; i < 8; i += 2) {
-    s[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-    s[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-  }
-  for (int i = 0; i < 8; i += 4) {
-    r[i] = _mm256_shuffle_ps(s[i], s[i + 2], 0x44);
-    r[i + 1] = _mm256_shuffle_ps(s[i], s[i + 2], 0xee);
-    r[i + 2] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0x44);
-    r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xee);
-  }
-  for (int i = 0; i < 4; ++i) {
-    _mm256_storeu_ps(target + i * target_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-    _mm256_storeu_ps(target + (i + 4) * target_stride, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
-  }
-}
-
-template <class S>
-DEU_INLINE void gather8(const S* source, int64_t stride, float* rows, int width) {
-  float wide[64];
-  for (int i = 0; i < 8; ++i)
-    for (int c = 0; c < 8; ++c) wide[i * 8 + c] = widen(source[i * stride + c]);
-  transpose8(wide, 8, rows, width);
-}
-
-DEU_INLINE void gather8(const float* source, int64_t stride, float* rows, int width) {
-  transpose8(source, stride, rows, width);
-}
-
-template <class S>
-DEU_INLINE void scatter8(const float* rows, int width, S* target, int64_t stride) {
-  float wide[64];
-  transpose8(rows, width, wide, 8);
-  for (int i = 0; i < 8; ++i)
-    for (int c = 0; c < 8; ++c) narrow(wide[i * 8 + c], target + i * stride + c);
-}
-
-DEU_INLINE void scatter8(const float* rows, int width, float* target, int64_t stride) {
-  transpose8(rows, width, target, stride);
-}
-
-#endif
-
-// The type that elements are worked on in.
-template <class S>
-struct Work {
-  using type = float;
-};
-template <>
-struct Work<double> {
-  using type = double;
-};
-
-template <class S>
-static const S* at(const void* base, const Strides& s, int64_t outer, int64_t channel, int64_t inner) {
-  return static_cast<const S*>(base) + outer * s.outer + channel * s.channel + inner * s.inner;
-}
-
-// Copies between a tensor and rows, `width` elements apart, one a channel.
-template <class S, class W>
-struct Tile {
-  const Layout& layout;
-  int64_t channel, position;
-  int channels, count, width;
-
-  template <class Move>
-  void each_run(Move move) const {
-    int done = 0;
-    while (done < count) {
-      const int64_t outer = (position + done) / layout.inner, inner = (position + done) % layout.inner;
-      const int64_t left = layout.inner - inner;
-      const int run = static_cast<int>(left < count - done ? left : count - done);
-      move(done, run, outer, inner);
-      done += run;
-    }
-  }
-
-  void load(const void* base, const Strides& s, W* rows) const {
-    each_run([&](int done, int run, int64_t outer, int64_t inner) {
-      const S* source = at<S>(base, s, outer, channel, inner);
-      W* target = rows + done;
-      if (channels == 1 && s.inner == 1) {
-        DEU_SIMD
-        for (int i = 0; i < run; ++i) target[i] = widen(source[i]);
-        return;
-      }
-      const int eights = s.channel == 1 ? channels / 8 * 8 : 0, whole = run / 8 * 8;
-      for (int i = 0; i < whole; i += 8)
-        for (int c = 0; c < eights; c += 8) gather8(source + i * s.inner + c, s.inner, target + c * width + i, width);
-      for (int i = 0; i < run; ++i)
-        for (int c = i < whole ? eights : 0; c < channels; ++c)
-          target[c * width + i] = widen(source[c * s.channel + i * s.inner]);
-    });
-  }
-
-  void store(const W* rows, const Strides& s, void* base) const {
-    each_run([&](int done, int run, int64_t outer, int64_t inner) {
-      S* target = const_cast<S*>(at<S>(base, s, outer, channel, inner));
-      const W* source = rows + done;
-      if (channels == 1 && s.inner == 1) {
-        DEU_SIMD
-        for (int i = 0; i < run; ++i) narrow(source[i], target + i);
-        return;
-      }
-      const int eights = s.channel == 1 ? channels / 8 * 8 : 0, whole = run / 8 * 8;
-      for (int i = 0; i < whole; i += 8)
-        for (int c = 0; c < eights; c += 8) scatter8(source + c * width + i, width, target + i * s.inner + c, s.inner);
-      for (int i = 0; i < run; ++i)
-        for (int c = i < whole ? eights : 0; c < channels; ++c)
-          narrow(source[c * width + i], target + c * s.channel + i * s.inner);
-    });
-  }
-
-  // The tensor's own memory as a row, where it is one.
-  const W* direct(const void* base, const Strides& s) const {
-    if (sizeof(S) != sizeof(W) || channels > 1 || s.inner != 1) return nullptr;
-    const int64_t outer = position / layout.inner, inner = position % layout.inner;
-    if (inner + count > layout.inner) return nullptr;
-    return reinterpret_cast<const W*>(at<S>(base, s, outer, channel, inner));
-  }
-};
-
 template <class W>
 static double total(const W* row, int count) {
   double sum = 0;
@@ -290,30 +158,33 @@ static double total(const W* row, int count) {
   return sum;
 }
 
-// One unit of work: a range of positions of all channels, one channel at a time or, where channels
-// lie next to each other, CHANNELS.
+// What a unit of work consists of, or the part of it that is worked on in one way.
+struct Part {
+  int64_t from, to;      // positions
+  int64_t channel, end;  // channels
+  double *centres, *sums, *neighbour_sums;  // of this block of positions
+};
+
+#include "groups.h"
+
+// One channel at a time or, where channels lie next to each other, CHANNELS.
 template <class S, bool BACKWARD>
-static void work(const Job& job, int64_t unit) {
+static void work_in_rows(const Job& job, const Part& part) {
   using W = typename Work<S>::type;
   const Layout& layout = job.layout;
-  const int64_t from = unit * job.position_block, positions = layout.outer * layout.inner;
-  const int64_t to = positions < from + job.position_block ? positions : from + job.position_block;
   const int most = job.channels_together ? TILE : PIECE, width = ROW;
   const int step = job.channels_together ? CHANNELS : 1;
+  const int64_t stride = job.neurons.stride;
 
   W time[CHANNELS * ROW], grad[CHANNELS * ROW], result[CHANNELS * ROW];
-  Sums* sums = job.sums + unit * layout.channels;
-  Sums* pulled_sums = job.neighbour_sums + unit * layout.channels;
-  double* centres = job.centres + unit * layout.channels;
-
   int count;
-  for (int64_t position = from; position < to; position += count) {
-    count = static_cast<int>(to - position < most ? to - position : most);
+  for (int64_t position = part.from; position < part.to; position += count) {
+    count = static_cast<int>(part.to - position < most ? part.to - position : most);
     // Long lines are worked on where they lie, which a piece of two lines could not be.
     const int64_t line = layout.inner - position % layout.inner;
     if (layout.inner >= LONG_LINE && line < count) count = static_cast<int>(line);
-    for (int64_t channel = 0; channel < layout.channels; channel += step) {
-      const int64_t rest = layout.channels - channel;
+    for (int64_t channel = part.channel; channel < part.end; channel += step) {
+      const int64_t rest = part.end - channel;
       const int channels = static_cast<int>(rest < step ? rest : step);
       const Tile<S, W> tile{layout, channel, position, channels, count, width};
       const W* t = tile.direct(job.t, job.in);
@@ -326,19 +197,42 @@ static void work(const Job& job, int64_t unit) {
       for (int c = 0; c < channels; ++c) {
         const int64_t i = channel + c;
         const W* row = t + c * width;
+        const Neuron neuron = job.neurons[i];
         const bool pull = job.pulled != nullptr && job.pulled[i];
         if (BACKWARD) {
-          backward_piece<true>(job.neurons[i], job.limits, row, g + c * width, y + c * width, count, sums + i);
+          backward_piece<true>(neuron, job.limits, row, g + c * width, y + c * width, count, {part.sums + i, stride});
           // A neighbour only lends the gradients of its coefficients.
           if (pull)
-            backward_piece<false>(job.neighbours[i], job.limits, row, g + c * width, y, count, pulled_sums + i);
+            backward_piece<false>(job.neighbours[i], job.limits, row, g + c * width, y, count,
+                                  {part.neighbour_sums + i, stride});
         } else {
-          if (pull) centres[i] += total(row, count);
-          forward_piece(job.neurons[i], job.limits, row, y + c * width, count);
+          if (pull) part.centres[i] += total(row, count);
+          forward_piece(neuron, job.limits, row, y + c * width, count);
         }
       }
       if (indirect) tile.store(y, job.out, job.result);
     }
+  }
+}
+
+template <class S, bool BACKWARD>
+static void work(const Job& job, int64_t unit) {
+  const int64_t row = unit / job.channel_blocks, column = unit % job.channel_blocks;
+  const int64_t positions = job.layout.outer * job.layout.inner, channels = job.layout.channels;
+  Part part{};
+  part.from = row * job.position_block;
+  part.to = positions < part.from + job.position_block ? positions : part.from + job.position_block;
+  part.channel = column * job.channel_block;
+  part.end = channels < part.channel + job.channel_block ? channels : part.channel + job.channel_block;
+  if (job.centres != nullptr) part.centres = job.centres + row * job.neurons.stride;
+  if (job.sums != nullptr) part.sums = job.sums + row * NUMBERS * job.neurons.stride;
+  if (job.neighbour_sums != nullptr) part.neighbour_sums = job.neighbour_sums + row * NUMBERS * job.neurons.stride;
+  if (!job.channels_together) return work_in_rows<S, BACKWARD>(job, part);
+  static thread_local const auto plan = std::make_unique<Plan<typename Work<S>::type>>();
+  work_in_groups<S, BACKWARD>(job, part, plan.get());
+  for (int i = 0; i < plan->rows; ++i) {
+    part.channel = plan->row[i][0], part.end = plan->row[i][1];
+    work_in_rows<S, BACKWARD>(job, part);
   }
 }
 
@@ -354,9 +248,9 @@ static void run(const Job& job, int64_t unit) {
 
 static void point(const Neuron& neuron, const Limits& limits, double t, double* value, double* slope) {
   const double one = 1;
-  Sums unused{};
+  double unused[NUMBERS] = {};
   forward_piece(neuron, limits, &t, value, 1);
-  backward_piece<true>(neuron, limits, &t, &one, slope, 1, &unused);
+  backward_piece<true>(neuron, limits, &t, &one, slope, 1, {unused, 1});
 }
 
 extern const Kernels kernels;
