@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import deu
 from deu import _native
 
-from .conftest import LIMITS, NAMES, every_subspace, gradients
+from .conftest import LIMITS, NAMES, SUBSPACES, every_subspace, gradients
 
 # Relative to max(1, |truth|); in the narrow types twice the rounding of the result.
 TOLERANCE = {
@@ -186,6 +186,48 @@ def test_one_shared_unit_takes_any_layout(layout: Callable[[tuple[int, ...]], Te
     compare(layout(shape), unit, layout(shape), 1, training=True)
 
 
+def _alike(n: int, kinds: list[int], dtype: torch.dtype, stranger: int | None) -> list[Tensor]:
+    """n units of a few subspaces in turns, and one of another; no two the same."""
+    picked = [kinds[i % len(kinds)] for i in range(n)]
+    if stranger is not None:
+        picked[n // 2] = stranger
+    abc = torch.tensor([SUBSPACES[i] for i in picked], dtype=torch.float64)
+    abc = abc * (0.8 + 0.4 * torch.rand(n, 1, dtype=torch.float64))
+    c12 = torch.rand(n, 2, dtype=torch.float64) - 0.5
+    return [p.contiguous().to(dtype) for p in torch.cat([abc, c12], 1).unbind(1)]
+
+
+def _last_of(shape: tuple[int, int, int, int], dtype: torch.dtype) -> Tensor:
+    return rand(*shape, dtype=dtype).to(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("isa", _native.isas())
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", range(len(SUBSPACES)))
+@modes
+def test_neighbouring_channels_of_one_kind(
+    kind: int, dtype: torch.dtype, isa: str, solution: str, training: bool
+) -> None:
+    options = {"solution": solution, "training": training, "max_exponent": 2.0}
+    other = (kind + 1) % len(SUBSPACES)
+    with _native.use_isa(isa):
+        # Short and long rows; channels that fill groups, and blocks of groups, and not.
+        for shape, kinds, stranger in [
+            ((70, 16), [kind], None),
+            ((70, 37), [kind, other], None),
+            ((131, 35), [kind], other),
+            ((129, 14), [kind], None),
+            ((3, 140), [kind], other),
+        ]:
+            t, upstream = rand(*shape, dtype=dtype), rand(*shape, dtype=dtype)
+            compare(t, _alike(shape[1], kinds, dtype, stranger), upstream, 1, **options)
+        # Lines with gaps between them; an upstream gradient that lies otherwise.
+        t = _last_of((2, 20, 9, 12), dtype)[..., :7]
+        upstream = rand(*t.shape, dtype=dtype)
+        compare(t, _alike(20, [kind], dtype, None), upstream, 1, **options)
+        compare(t, _alike(20, [kind], dtype, other), _last_of(t.shape, dtype), 1, **options)
+
+
 @pytest.mark.parametrize("upstream_last", [True, False])
 @pytest.mark.parametrize("channels", [1, 3, 16, 37])
 @modes
@@ -300,15 +342,21 @@ def test_coefficients_of_different_types_and_strides(solution: str, training: bo
         torch.testing.assert_close(got[name], want[name])
 
 
-LARGE = [(256, 32, 16, 16), (5000, 26), (3, 2, 40_000), (8, 64, 32, 33)]
+LARGE = [(256, 32, 16, 16), (5000, 26), (90, 600), (3, 2, 40_000), (8, 64, 32, 33)]
 
 
 @pytest.mark.parametrize("shape", LARGE)
 @pytest.mark.parametrize("last", [False, True])
-def test_many_threads_and_runs_give_the_same_bits(shape: tuple[int, ...], last: bool) -> None:
+@pytest.mark.parametrize("mixed", [False, True])
+def test_many_threads_and_runs_give_the_same_bits(
+    shape: tuple[int, ...], last: bool, mixed: bool
+) -> None:
     if last and len(shape) != 4:
         pytest.skip("channels_last is of four dimensions")
-    coefficients = every_subspace(shape[1], torch.float32)
+    if mixed:
+        coefficients = every_subspace(shape[1], torch.float32)
+    else:
+        coefficients = _alike(shape[1], [9], torch.float32, 7)
     t, upstream = rand(*shape, dtype=torch.float32), rand(*shape, dtype=torch.float32)
     if last:
         t = t.to(memory_format=torch.channels_last)

@@ -31,6 +31,7 @@ template <class W>
 struct Group {
   int64_t channel;
   int own, channels;  // lanes that are the group's: from, to
+  bool member[LANES];  // those of them that are not worked on alone
   bool pulled;
   int passes;
   Pass<W> pass[2 * MOST_PASSES];
@@ -131,9 +132,11 @@ static void add_group(const Job& job, const Part& part, int64_t channel, int own
     else if (pass.arithmetic % 2) make_ready<Medium, BACKWARD>(job, channel, &pass);
     else make_ready<Single, BACKWARD>(job, channel, &pass);
   }
-  std::memset(group.centres, 0, sizeof(group.centres));
-  for (int l = 0; l < LANES; ++l)
+  for (int l = 0; l < LANES; ++l) {
+    group.member[l] = l >= own && l < channels && !left[l];
+    group.centres[l] = 0;
     if (left[l]) add_rows(channel + l, channel + l + 1, plan);
+  }
 }
 
 template <bool BACKWARD, class W>
@@ -227,8 +230,8 @@ static void work_in_groups(const Job& job, const Part& part, Plan<W>* plan) {
 
   for (int n = 0; n < plan->groups; ++n) {
     const Group<W>& group = plan->group[n];
-    for (int l = group.own; !BACKWARD && group.pulled && l < group.channels; ++l)
-      part.centres[group.channel + l] += group.centres[l];
+    for (int l = 0; !BACKWARD && group.pulled && l < LANES; ++l)
+      if (group.member[l]) part.centres[group.channel + l] += group.centres[l];
     for (int k = 0; BACKWARD && k < group.passes; ++k) add_gradients(job, part, group.channel, group.pass[k]);
   }
 }
