@@ -30,7 +30,7 @@ GNU = {
         "-fopenmp-simd",
     ],
     # Which subspace a unit is in must not depend on how the compiler rounds.
-    "api": ["-ffp-contract=off"],
+    "exact": ["-ffp-contract=off"],
     "portable": [],
     "avx2": ["-mavx2", "-mfma"],
     "avx512": [
@@ -46,7 +46,7 @@ GNU = {
 }
 MSVC = {
     "common": ["/std:c++17", "/O2", "/EHsc"],
-    "api": ["/fp:precise"],
+    "exact": ["/fp:precise"],
     "portable": [],
     "avx2": ["/arch:AVX2"],
     "avx512": ["/arch:AVX512"],
@@ -54,7 +54,7 @@ MSVC = {
 
 
 class BuildKernels(build_ext):
-    """Compiles kernels.cpp once for each instruction set and links all of them into one library."""
+    """Compiles the kernels once for each instruction set and links all of them into one library."""
 
     def get_ext_filename(self, fullname: str) -> str:
         suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
@@ -78,9 +78,12 @@ class BuildKernels(build_ext):
     def build_extension(self, ext: Extension) -> None:
         flags = MSVC if self.compiler.compiler_type == "msvc" else GNU
         isas = ["portable", "avx2", "avx512"] if X86 else ["portable"]
-        objects = self._compile("api.cpp", "api", [("DEU_X86", "1")] if X86 else [], flags)
+        exact = flags["exact"]
+        objects = self._compile("api.cpp", "api", [("DEU_X86", "1")] if X86 else [], exact, flags)
         for isa in isas:
-            objects += self._compile("kernels.cpp", isa, [("DEU_ISA", isa)], flags)
+            macros = [("DEU_ISA", isa)]
+            objects += self._compile("kernels.cpp", isa, macros, flags[isa], flags)
+            objects += self._compile("neurons.cpp", isa, macros, flags[isa] + exact, flags)
         self.compiler.link_shared_object(
             objects,
             self.get_ext_fullpath(ext.name),
@@ -89,7 +92,7 @@ class BuildKernels(build_ext):
         )
 
     def _compile(
-        self, name: str, part: str, macros: list, flags: dict[str, list[str]]
+        self, name: str, part: str, macros: list, own: list[str], flags: dict[str, list[str]]
     ) -> list[str]:
         folder = Path(self.build_temp) / part
         folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +100,7 @@ class BuildKernels(build_ext):
             [str(CSRC / name)],
             output_dir=str(folder),
             macros=macros,
-            extra_postargs=flags["common"] + flags[part],
+            extra_postargs=flags["common"] + own,
         )
 
 

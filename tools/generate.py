@@ -135,25 +135,27 @@ def solution_code(name: str, solution) -> list[str]:
     m = SymbolicMath
     lines = [f"struct {name.capitalize()} {{"]
 
-    lines += ["  static void snap(double& a, double& b, double& c, double eps) {"]
+    lines += [f"  static constexpr int ROWS = {len(solution.rows)};"]
+    kinds = ", ".join(row.kind.name for row in solution.rows)
+    lines += [f"  static constexpr Kind KINDS[] = {{{kinds}}};", ""]
+
+    lines += ["  DEU_INLINE void snap(double& a, double& b, double& c, double eps) {"]
     snapped = solution.snap(m, A, B, C, EPS)
     lines += ["    double s_a, s_b, s_c;"]
     lines += assignments([(f"s_{s}", e) for s, e in zip((A, B, C), snapped, strict=True)], " " * 4)
     lines += ["    a = s_a; b = s_b; c = s_c;", "  }", ""]
 
     lines += ["  // The first row from `first` on that holds, for snapped coefficients."]
-    lines += ["  static int row(double a, double b, double c, double eps, int first = 0) {"]
+    lines += ["  DEU_INLINE int row(double a, double b, double c, double eps, int first = 0) {"]
     lines += ["    (void)eps;"]
-    for i, row in enumerate(solution.rows[:-1]):
+    last = len(solution.rows) - 1
+    lines += [f"    int row = {last};  // {solution.rows[last].name}"]
+    for i, row in reversed(list(enumerate(solution.rows[:-1]))):
         holds = printer.doprint(row.when(m, A, B, C, EPS))
-        lines += [f"    if (first <= {i} && ({holds})) return {i};  // {row.name}"]
-    lines += [f"    return {len(solution.rows) - 1};  // {solution.rows[-1].name}", "  }", ""]
+        lines += [f"    row = first <= {i} && ({holds}) ? {i} : row;  // {row.name}"]
+    lines += ["    return row;", "  }", ""]
 
-    lines += ["  static int kind(int row) {"]
-    kinds = ", ".join(str(int(row.kind)) for row in solution.rows)
-    lines += [f"    static const int kinds[] = {{{kinds}}};", "    return kinds[row];", "  }", ""]
-
-    lines += ["  static void force(int row, double& a, double& b, double& c) {"]
+    lines += ["  DEU_INLINE void force(int row, double& a, double& b, double& c) {"]
     lines += ["    (void)a; (void)b; (void)c;", "    switch (row) {"]
     for i, row in enumerate(solution.rows):
         forced = row.force(m, A, B, C)
@@ -166,9 +168,10 @@ def solution_code(name: str, solution) -> list[str]:
     lines += ["      default: break;", "    }", "  }", ""]
 
     for with_jacobian in (False, True):
-        name, result = ("jacobian", "J[NUMBERS][5]") if with_jacobian else ("solve", "n[NUMBERS]")
+        name, result = ("jacobian", "J") if with_jacobian else ("solve", "n")
         given = "int row, double a, double b, double c, double c1, double c2"
-        lines += [f"  static void {name}({given}, double {result}) {{"]
+        lines += ["  template <class Numbers>"]
+        lines += [f"  DEU_INLINE void {name}({given}, Numbers {result}) {{"]
         lines += ["    (void)a; (void)b; (void)c; (void)c1; (void)c2;", "    switch (row) {"]
         for i, row in enumerate(solution.rows):
             form = row.solve(m, A, B, C, C1, C2)
@@ -190,7 +193,7 @@ def solution_code(name: str, solution) -> list[str]:
 
 def header(body: list[str]) -> str:
     note = "// Written by tools/generate.py from src/deu/_subspaces.py.  Do not edit."
-    return "\n".join([note, "#pragma once", "", *body, "}  // namespace deu", ""])
+    return "\n".join([note, *body])
 
 
 # A row of each kind has at most six numbers; the Triton kernels keep them in these places.
@@ -354,11 +357,11 @@ def generate() -> dict[Path, str]:
         f"enum Kind {{ {kinds} }};",
         "",
     ]
-    rows = ["#include <cmath>", "", '#include "form.h"', "", "namespace deu {", ""]
+    rows = ["// Included inside a namespace of its own for each instruction set.", ""]
     for name, solution in table.SOLUTIONS.items():
         rows += solution_code(name, solution)
     return {
-        CSRC / "form.h": header(form),
+        CSRC / "form.h": header(["#pragma once", "", *form, "}  // namespace deu", ""]),
         CSRC / "rows.h": header(rows),
         ROOT / "src/deu/_triton_rows.py": triton_module(),
     }

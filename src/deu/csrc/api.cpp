@@ -2,17 +2,14 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <type_traits>
 #include <vector>
 
 #include "inline.h"
 #include "job.h"
 #include "kernels.h"
 #include "parallel.h"
-#include "rows.h"
 
 #if defined(_MSC_VER) && (defined(_M_X64) || defined(_M_IX86))
 #include <immintrin.h>
@@ -29,14 +26,17 @@ namespace deu {
 
 namespace portable {
 extern const Kernels kernels;
+extern const NeuronKernels neuron_kernels;
 #include "narrow.h"
 }
 #if defined(DEU_X86)
 namespace avx2 {
 extern const Kernels kernels;
+extern const NeuronKernels neuron_kernels;
 }
 namespace avx512 {
 extern const Kernels kernels;
+extern const NeuronKernels neuron_kernels;
 }
 #endif
 
@@ -75,20 +75,20 @@ static const Kernels& kernels() {
   return portable::kernels;
 }
 
-// A unit of work has at least this many elements: fewer are not worth a thread.
+static const NeuronKernels& neuron_kernels() {
+#if defined(DEU_X86)
+  if (chosen_isa == 2) return avx512::neuron_kernels;
+  if (chosen_isa == 1) return avx2::neuron_kernels;
+#endif
+  return portable::neuron_kernels;
+}
+
+// A unit of work has about this many elements at least: fewer are not worth a thread.
 constexpr int64_t WORTH_A_THREAD = 16384;
 
-// More units of work than this only make more partial sums; each has a multiple of so many
-// positions, that vectors are full.
-constexpr int64_t UNITS = 64, VECTORS = 128;
-
-// Up to which numbers of a neuron's normal form float32 is good enough: for f in closed form, for
-// f with care, for the frequency of an oscillation, for a root that grows, and from which distance
-// of two roots on; up to which derivatives of those numbers for gradients, whose rounding errors
-// they multiply; and how far the two ways of float64 reach.
-constexpr double CLOSED_NUMBER = 8, TRUSTED_NUMBER = 1000, TRUSTED_FREQUENCY = 64;
-constexpr double TRUSTED_GROWTH = 0.15, TRUSTED_GAP = 0.75;
-constexpr double TRUSTED_DERIVATIVE = 64, TRUSTED_BY_MEDIUM = 1e5, TRUSTED_BY_DOUBLE = 1e8;
+// More units of work than this only make more partial sums; where channels lie next to each other each has
+// a multiple of so many positions.
+constexpr int64_t UNITS = 64, POSITIONS = 128;
 
 static double read(const void* base, int dtype, int64_t i) {
   switch (dtype) {
@@ -112,135 +112,18 @@ struct Coefficients {
   double a, b, c, c1, c2;
 };
 
-using Jacobian = double[NUMBERS][5];
-
-// The largest in size; NaN if there is one, which no comparison trusts.
-static double largest(const double* numbers, int count) {
-  double most = 0, total = 0;
-  for (int i = 0; i < count; ++i) {
-    const double size = std::fabs(numbers[i]);
-    total += size;
-    most = size > most ? size : most;
-  }
-  return std::isnan(total) ? total : most;
-}
-
-// The same of the rows of a Jacobian, one coefficient beside the other: a single chain of comparisons
-// would take longer than the derivatives themselves.
-static double largest(const double (*rows)[5], int count) {
-  double most[5] = {}, total[5] = {};
-  for (int n = 0; n < count; ++n)
-    for (int j = 0; j < 5; ++j) {
-      const double size = std::fabs(rows[n][j]);
-      total[j] += size;
-      most[j] = size > most[j] ? size : most[j];
-    }
-  for (int j = 0; j < 5; ++j)
-    if (std::isnan(total[j])) return total[j];
-  return largest(most, 5);
-}
-
-static Precision needed(const Neuron& neuron, double growth, double closed, double derivatives) {
-  const double p = neuron.n[p_], q = neuron.n[q_];
-  const bool hard = (neuron.kind == OSCILLATING && !(std::fabs(q) <= TRUSTED_FREQUENCY)) ||
-                    (neuron.kind == REAL && !(p <= growth && q <= growth && std::fabs(q - p) >= TRUSTED_GAP));
-  const double numbers = largest(neuron.n + A_, NUMBERS - A_);
-  if (!(derivatives <= TRUSTED_BY_MEDIUM)) return DOUBLE;
-  if (hard || !(numbers <= TRUSTED_NUMBER) || !(derivatives <= TRUSTED_DERIVATIVE)) return MEDIUM;
-  return closed <= CLOSED_NUMBER ? SINGLE_CLOSED : SINGLE;
-}
-
-// Two real roots: f = D·(M(q, t) - M(p, t)) with D = 1/√Δ and M(r, t) = (e^(rt) - 1)/r, which
-// stays what it is where a root, and with it c, goes to 0.  D takes the place of Af.
-static void part_roots(const Coefficients& k, Neuron* neuron, Jacobian* jacobian) {
-  const double over = 1 / (k.b * k.b - 4 * k.a * k.c), D = std::sqrt(over);
-  neuron->n[Af_] = D;
-  neuron->n[Bf_] = 0;
-  if (jacobian == nullptr) return;
-  std::memset((*jacobian)[Af_], 0, sizeof((*jacobian)[Af_]));
-  std::memset((*jacobian)[Bf_], 0, sizeof((*jacobian)[Bf_]));
-  (*jacobian)[Af_][0] = 2 * k.c * D * over;
-  (*jacobian)[Af_][1] = -k.b * D * over;
-  (*jacobian)[Af_][2] = 2 * k.a * D * over;
-}
-
-// How much the derivatives of a real root count: a sum over t·e^(rt) and ∂M/∂r, and so its errors,
-// are the smaller the faster the root.
-static double root_weight(double root, double size, double D) {
-  const double over = 1 / std::fabs(root);
-  const double weight = 16 * over * (16 * std::fabs(size) + D * over);
-  return weight < 0.25 ? weight : 0.25;
-}
-
-// The normal form of one unit, for a row of its solution, and its derivatives where they are asked
-// for.  Returns the largest derivative, which says how much its gradients amplify rounding errors.
-template <class Solution>
-static double fill(int row, Coefficients k, Neuron* neuron, Jacobian* jacobian) {
-  Solution::force(row, k.a, k.b, k.c);
-  std::memset(neuron->n, 0, sizeof(neuron->n));
-  Solution::solve(row, k.a, k.b, k.c, k.c1, k.c2, neuron->n);
-  neuron->kind = Solution::kind(row);
-  // Two real roots' f is added in a form that keeps its digits, whatever its numbers.
-  const double closed = largest(neuron->n + A_, (neuron->kind == REAL ? Af_ : NUMBERS) - A_);
-  if (jacobian != nullptr) {
-    std::memset(*jacobian, 0, sizeof(*jacobian));
-    Solution::jacobian(row, k.a, k.b, k.c, k.c1, k.c2, *jacobian);
-  }
-  if (neuron->kind == REAL) part_roots(k, neuron, jacobian);
-  double steepest = 0;
-  if (jacobian != nullptr) {
-    // Errors of the exponents' own sums do not meet others that cancel them: a quarter counts.
-    double exponents = largest(*jacobian, A_) / 4;
-    steepest = largest(*jacobian + A_, NUMBERS - A_);
-    if (neuron->kind == REAL) {
-      const double* n = neuron->n;
-      const double both[2] = {root_weight(n[p_], n[A_], n[Af_]) * largest(*jacobian + p_, 1),
-                              root_weight(n[q_], n[B_], n[Af_]) * largest(*jacobian + q_, 1)};
-      exponents = largest(both, 2);
-      // Those of two real roots' sums do, at t = 0.
-      steepest *= 4;
-    }
-    steepest = exponents <= steepest || std::isnan(steepest) ? steepest : exponents;
-  }
-  // The continuous solution's caps let an exponential grow to the square of what the paper's do.
-  const double growth = std::is_same<Solution, Continuous>::value ? TRUSTED_GROWTH : HUGE_VAL;
-  neuron->precision = needed(*neuron, growth, closed, steepest);
-  return steepest;
-}
-
-// `narrow`: the tensor is of less than float64.
-static void solve(bool continuous, bool narrow, Coefficients k, double eps, Neuron* neuron, Jacobian* jacobian) {
-  if (!continuous) {
-    Paper::snap(k.a, k.b, k.c, eps);
-    fill<Paper>(Paper::row(k.a, k.b, k.c, eps), k, neuron, jacobian);
-    return;
-  }
-  Continuous::snap(k.a, k.b, k.c, eps);
-  const int row = Continuous::row(k.a, k.b, k.c, eps);
-  if (Continuous::kind(row) == ENTIRE && narrow) {
-    // The closed forms lose no digit that a narrow tensor has, but right at a seam, oscillations not
-    // if they are done in float64; and they are ten times as fast.
-    Jacobian unused;
-    const int closed = Continuous::row(k.a, k.b, k.c, eps, row + 1);
-    if (fill<Continuous>(closed, k, neuron, jacobian != nullptr ? jacobian : &unused) <= TRUSTED_BY_DOUBLE) {
-      if (neuron->kind != REAL) neuron->precision = DOUBLE;
-      // Values alone do not need what derivatives do.
-      else if (jacobian == nullptr) fill<Continuous>(closed, k, neuron, nullptr);
-      return;
-    }
-  }
-  fill<Continuous>(row, k, neuron, jacobian);
-}
-
 // Outward gravitation: the neighbour whose gradients a unit's singular coefficients take.
 static Coefficients neighbour(const Coefficients& own, double eps, double centre, const Limits& limits) {
   auto outward = [eps](double p) { return std::fabs(p) < eps ? (p < 0 ? -eps : eps) : p; };
   Coefficients moved{outward(own.a), outward(own.b), outward(own.c), 0, 0};
   auto look = [&](const Coefficients& k, double at[2]) {
+    const double given[5] = {k.a, k.b, k.c, k.c1, k.c2};
     Neuron neuron;
+    unsigned char kind, precision;
+    neuron_kernels().solve({false, false, eps, given, 1, neuron.n, &kind, &precision, nullptr}, 0, 1);
+    neuron.kind = kind;
     Limits free = limits;
     free.bound = HUGE_VAL;
-    solve(false, false, k, eps, &neuron, nullptr);
     kernels().point(neuron, free, centre, at, at + 1);
   };
   double f[2], f1[2], f2[2], rest[2];
@@ -273,6 +156,31 @@ struct Plan {
   double eps, sharpness, max_exponent, bound, max_grad_norm;
 };
 
+static int64_t at_least_one(int64_t n) { return n < 1 ? 1 : n; }
+
+// Into blocks of positions and of channels, which do not depend on the number of threads, so that sums do
+// not either.
+static void cut(Job* job) {
+  const int64_t channels = job->layout.channels, line = job->layout.inner;
+  const int64_t positions = job->layout.outer * line, elements = positions * channels;
+  const int64_t share = elements / UNITS > WORTH_A_THREAD ? elements / UNITS : WORTH_A_THREAD;
+  int64_t block;
+  if (job->channels_together) {
+    job->channel_block = channels < GROUPS * LANES ? channels : GROUPS * LANES;
+    block = (at_least_one(share / job->channel_block) + POSITIONS - 1) / POSITIONS * POSITIONS;
+  } else {
+    // Whole lines, so that pieces of them are as long as they can be.
+    const bool whole = line >= LONG_LINE && line <= 4 * PIECE;
+    const int64_t span = whole ? line * at_least_one(PIECE / line) : line < LONG_LINE ? PIECE : 4 * PIECE;
+    const int64_t wanted = at_least_one(share / span);
+    job->channel_block = channels < wanted ? channels : wanted;
+    block = span * at_least_one(wanted / job->channel_block);
+  }
+  job->position_block = block;
+  job->position_blocks = (positions + block - 1) / block;
+  job->channel_blocks = (channels + job->channel_block - 1) / job->channel_block;
+}
+
 static Job make_job(const Plan& plan, const void* t, void* result) {
   Job job{};
   job.layout = {plan.outer, plan.channels, plan.inner};
@@ -284,38 +192,9 @@ static Job make_job(const Plan& plan, const void* t, void* result) {
   job.t = t;
   job.result = result;
   job.channels_together = plan.in_channel == 1 && plan.channels > 1;
-  const int64_t positions = plan.outer * plan.inner;
-  // How the work is cut does not depend on the number of threads, so that sums do not either.
-  const int64_t worth = WORTH_A_THREAD / plan.channels, share = positions / UNITS;
-  const int64_t wanted = worth > share ? worth : share;
-  job.position_block = (wanted < 1 ? 1 : (wanted + VECTORS - 1) / VECTORS) * VECTORS;
-  job.position_blocks = (positions + job.position_block - 1) / job.position_block;
-  // Many channels next to each other are cut too, that few positions are no work for a single thread.
-  job.channel_block = job.channels_together ? GROUPS * LANES : plan.channels;
-  job.channel_blocks = (plan.channels + job.channel_block - 1) / job.channel_block;
+  cut(&job);
   return job;
 }
-
-// Neurons' normal forms, and the memory they are in.
-struct Population {
-  std::vector<double> numbers;
-  std::vector<unsigned char> kinds, precisions;
-  Neurons view;
-
-  explicit Population(int64_t channels) {
-    const int64_t stride = (channels + LANES - 1) / LANES * LANES;
-    numbers.resize(NUMBERS * stride);
-    kinds.resize(stride);
-    precisions.resize(stride);
-    view = {numbers.data(), kinds.data(), precisions.data(), stride};
-  }
-
-  void set(int64_t i, const Neuron& neuron) {
-    for (int k = 0; k < NUMBERS; ++k) numbers[k * view.stride + i] = neuron.n[k];
-    kinds[i] = static_cast<unsigned char>(neuron.kind);
-    precisions[i] = static_cast<unsigned char>(neuron.precision);
-  }
-};
 
 struct Units {
   const Plan& plan;
@@ -337,16 +216,56 @@ static int useful_threads(const Plan& plan, int threads) {
   return work < threads ? static_cast<int>(work) : threads;
 }
 
-// Work on single neurons is cut into pieces of this many.
-constexpr int64_t NEURONS = 64;
+static int64_t blocks_of(int64_t channels) { return (channels + NEURONS - 1) / NEURONS; }
 
+// From body(first neuron, how many) to the work on a block of neurons.
 template <class Body>
-static void each_neuron(int64_t channels, int threads, const Body& body) {
-  parallel_for((channels + NEURONS - 1) / NEURONS, threads, [&](int64_t piece) {
-    const int64_t end = channels < (piece + 1) * NEURONS ? channels : (piece + 1) * NEURONS;
-    for (int64_t i = piece * NEURONS; i < end; ++i) body(i);
-  });
+static auto by_block(int64_t channels, const Body& body) {
+  return [channels, &body](int64_t block) {
+    const int64_t from = block * NEURONS, rest = channels - from;
+    body(from, static_cast<int>(rest < NEURONS ? rest : NEURONS));
+  };
 }
+
+// The neurons of a layer, or their neighbours: coefficients, normal forms and derivatives.
+class Population {
+ public:
+  Population(bool continuous, bool narrow, double eps, int64_t channels, bool with_derivatives) {
+    // Rows an odd number of groups apart: a power of two would put them all into the same cache sets.
+    const int64_t groups = (channels + LANES - 1) / LANES, stride = LANES * (groups + 1 - groups % 2);
+    coefficients_.resize(5 * stride);
+    numbers_.resize(NUMBERS * stride);
+    kinds_.resize(stride);
+    precisions_.resize(stride);
+    if (with_derivatives) derivatives_.reset(new double[blocks_of(channels) * 5 * NUMBERS * NEURONS]);
+    forming_ = {continuous,      narrow,        eps,
+                coefficients_.data(), stride,   numbers_.data(), kinds_.data(), precisions_.data(),
+                reinterpret_cast<double (*)[5 * NUMBERS][NEURONS]>(derivatives_.get())};
+  }
+
+  void set(int64_t i, const Coefficients& k) {
+    double* own = coefficients_.data() + i;
+    const int64_t stride = forming_.stride;
+    own[0] = k.a, own[stride] = k.b, own[2 * stride] = k.c, own[3 * stride] = k.c1, own[4 * stride] = k.c2;
+  }
+
+  void solve(int64_t from, int count) const { neuron_kernels().solve(forming_, from, count); }
+
+  Neurons neurons() const { return {numbers_.data(), kinds_.data(), precisions_.data(), forming_.stride}; }
+
+  // From sums over inputs to the gradients of the coefficients.
+  void pull_back(const Job& job, const std::vector<double>& sums, int64_t from, int count,
+                 double (*gradients)[NEURONS]) const {
+    neuron_kernels().pull_back(sums.data() + from, job.position_blocks, forming_.stride,
+                               forming_.derivatives[from / NEURONS], count, gradients);
+  }
+
+ private:
+  std::vector<double> coefficients_, numbers_;
+  std::vector<unsigned char> kinds_, precisions_;
+  std::unique_ptr<double[]> derivatives_;
+  Forming forming_;
+};
 
 // Whether outward gravitation will ask for the centres of any neuron's inputs.
 static bool wants_centres(const Plan& plan, const Units& units) {
@@ -358,23 +277,27 @@ static bool wants_centres(const Plan& plan, const Units& units) {
 static void forward(const Plan& plan, const void* t, void* y, const Units& units, double* centre, int threads) {
   const int64_t channels = plan.channels;
   const bool pull = centre != nullptr && plan.training && !plan.continuous;
-  threads = useful_threads(plan, threads);
-  Population neurons(channels);
+  Population own(plan.continuous != 0, plan.dtype != FLOAT64, plan.eps, channels, false);
   std::vector<unsigned char> pulled(pull ? channels : 0);
-  each_neuron(channels, threads, [&](int64_t i) {
-    const Coefficients k = units[i];
-    Neuron neuron;
-    solve(plan.continuous != 0, plan.dtype != FLOAT64, k, plan.eps, &neuron, nullptr);
-    neurons.set(i, neuron);
-    if (pull) pulled[i] = is_singular(k, plan.eps);
-  });
   Job job = make_job(plan, t, y);
-  job.neurons = neurons.view;
+  job.neurons = own.neurons();
   const int64_t stride = job.neurons.stride;
   std::vector<double> centres(pull ? stride * job.position_blocks : 0);
   if (pull) job.pulled = pulled.data(), job.centres = centres.data();
+
+  auto form = [&](int64_t from, int count) {
+    for (int64_t i = from; i < from + count; ++i) {
+      const Coefficients k = units[i];
+      own.set(i, k);
+      if (pull) pulled[i] = is_singular(k, plan.eps);
+    }
+    own.solve(from, count);
+  };
   const Kernels& k = kernels();
-  parallel_for(job.units(), threads, [&](int64_t unit) { k.forward(job, unit); });
+  auto work = [&](int64_t unit) { k.forward(job, unit); };
+  in_parallel(useful_threads(plan, threads),
+              {phase(blocks_of(channels), by_block(channels, form)), phase(job.units(), work)});
+
   for (int64_t i = 0; pull && i < channels; ++i) {
     double sum = 0;
     for (int64_t block = 0; block < job.position_blocks; ++block) sum += centres[block * stride + i];
@@ -387,61 +310,56 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
                      const double* centre, void* const grads[5], int threads) {
   const int64_t channels = plan.channels;
   const bool pull = centre != nullptr && plan.training && !plan.continuous;
-  threads = useful_threads(plan, threads);
-  Population neurons(channels), neighbours(pull ? channels : 0);
+  Population own(plan.continuous != 0, plan.dtype != FLOAT64, plan.eps, channels, true);
+  Population neighbours(false, false, plan.eps, pull ? channels : 0, pull);
   std::vector<unsigned char> pulled(pull ? channels : 0);
-  struct Derivatives {
-    Jacobian own, pulled;
-  };
-  const std::unique_ptr<Derivatives[]> derivatives(new Derivatives[channels]);
   Job job = make_job(plan, t, grad_t);
-  each_neuron(channels, threads, [&](int64_t i) {
-    const Coefficients k = units[i];
-    Neuron neuron;
-    solve(plan.continuous != 0, plan.dtype != FLOAT64, k, plan.eps, &neuron, &derivatives[i].own);
-    neurons.set(i, neuron);
-    if (!pull) return;
-    pulled[i] = is_singular(k, plan.eps);
-    if (!pulled[i]) return;
-    solve(false, false, neighbour(k, plan.eps, centre[i], job.limits), plan.eps, &neuron, &derivatives[i].pulled);
-    neighbours.set(i, neuron);
-  });
   job.g = g;
-  job.neurons = neurons.view;
-  const int64_t stride = job.neurons.stride;
-  std::vector<double> sums(NUMBERS * stride * job.position_blocks), neighbour_sums(pull ? sums.size() : 0);
+  job.neurons = own.neurons();
+  std::vector<double> sums(NUMBERS * job.neurons.stride * job.position_blocks), neighbour_sums(pull ? sums.size() : 0);
   job.sums = sums.data();
-  if (pull) job.pulled = pulled.data(), job.neighbours = neighbours.view, job.neighbour_sums = neighbour_sums.data();
-  const Kernels& k = kernels();
-  parallel_for(job.units(), threads, [&](int64_t unit) { k.backward(job, unit); });
+  if (pull) {
+    job.pulled = pulled.data();
+    job.neighbours = neighbours.neurons();
+    job.neighbour_sums = neighbour_sums.data();
+  }
 
-  each_neuron(channels, threads, [&](int64_t i) {
-    const Coefficients k = units[i];
-    auto gradient = [&](const std::vector<double>& all, const Jacobian& jacobian, double out[5]) {
-      double total[NUMBERS] = {};
-      for (int64_t block = 0; block < job.position_blocks; ++block)
-        for (int n = 0; n < NUMBERS; ++n) total[n] += all[(block * NUMBERS + n) * stride + i];
-      // Where a number does not depend on a coefficient, its sum may be infinite.
-      for (int n = 0; n < NUMBERS; ++n)
-        for (int j = 0; j < 5; ++j) out[j] += jacobian[n][j] != 0 ? total[n] * jacobian[n][j] : 0;
-    };
-    double own[5] = {}, outward[5] = {};
-    gradient(sums, derivatives[i].own, own);
-    if (pull && pulled[i]) gradient(neighbour_sums, derivatives[i].pulled, outward);
-    const double abc[3] = {k.a, k.b, k.c};
-    for (int j = 0; j < 3; ++j)
-      if (!plan.continuous && std::fabs(abc[j]) < plan.eps) own[j] = outward[j];
-    // Divided by the largest first, so that no square overflows.
-    const double size = largest(own, 5);
-    double squares = 0;
-    for (double v : own) squares += size > 0 ? (v / size) * (v / size) : 0;
-    const double length = std::sqrt(squares);
-    const bool limited = size * length > plan.max_grad_norm;
-    for (int j = 0; j < 5; ++j) {
-      const double v = limited ? own[j] / size * (plan.max_grad_norm / length) : own[j];
-      write(grads[j], plan.coefficient_dtype, i, v);
+  auto any_pulled = [&](int64_t from, int count) {
+    bool any = false;
+    for (int l = 0; pull && l < count; ++l) any |= pulled[from + l] != 0;
+    return any;
+  };
+  auto form = [&](int64_t from, int count) {
+    for (int64_t i = from; i < from + count; ++i) {
+      const Coefficients k = units[i];
+      own.set(i, k);
+      if (!pull) continue;
+      pulled[i] = is_singular(k, plan.eps);
+      neighbours.set(i, pulled[i] ? neighbour(k, plan.eps, centre[i], job.limits) : k);
     }
-  });
+    own.solve(from, count);
+    if (any_pulled(from, count)) neighbours.solve(from, count);
+  };
+  const Kernels& k = kernels();
+  auto work = [&](int64_t unit) { k.backward(job, unit); };
+  auto finish = [&](int64_t from, int count) {
+    double gradients[5][NEURONS], outward[5][NEURONS] = {};
+    own.pull_back(job, sums, from, count, gradients);
+    if (any_pulled(from, count)) neighbours.pull_back(job, neighbour_sums, from, count, outward);
+    // Singular coefficients of the paper's solution have the gradients of a neighbour, or none.
+    for (int l = 0; !plan.continuous && l < count; ++l) {
+      const Coefficients own_units = units[from + l];
+      const double abc[3] = {own_units.a, own_units.b, own_units.c};
+      for (int j = 0; j < 3; ++j)
+        if (std::fabs(abc[j]) < plan.eps) gradients[j][l] = outward[j][l];
+    }
+    neuron_kernels().limit_length(plan.max_grad_norm, count, gradients);
+    for (int j = 0; j < 5; ++j)
+      for (int l = 0; l < count; ++l) write(grads[j], plan.coefficient_dtype, from + l, gradients[j][l]);
+  };
+  in_parallel(useful_threads(plan, threads),
+              {phase(blocks_of(channels), by_block(channels, form)), phase(job.units(), work),
+               phase(blocks_of(channels), by_block(channels, finish))});
 }
 
 }  // namespace deu

@@ -53,6 +53,22 @@ struct Neurons {
   }
 };
 
+// Work on neurons themselves, not on their inputs, is cut into blocks of this many.
+constexpr int NEURONS = 64;
+
+// From coefficients to normal forms, and their derivatives where they are asked for.
+struct Forming {
+  bool continuous;
+  bool narrow;  // the tensor is of less than float64
+  double eps;
+  const double* coefficients;  // a row for each of the five, `stride` apart
+  int64_t stride;
+  double* numbers;             // as in Neurons
+  unsigned char* kinds;
+  unsigned char* precisions;
+  double (*derivatives)[5 * NUMBERS][NEURONS];  // of each block, a row for each; or null
+};
+
 struct Limits {
   bool continuous;
   double sharpness, max_exponent, bound;
@@ -65,6 +81,11 @@ struct Sums {
 
   double& operator[](int number) const { return first[number * stride]; }
 };
+
+// Rows are worked on in pieces of at most this many elements, which stay in the first cache; sums in
+// float32 never run over more than one piece.  Lines of a channel that are this long are worked on where
+// they lie.
+constexpr int PIECE = 1024, LONG_LINE = 256;
 
 struct Job {
   Layout layout;

@@ -17,26 +17,10 @@
 #include "inline.h"
 #include "job.h"
 #include "kernels.h"
+#include "simd.h"
 
 #ifndef DEU_ISA
 #define DEU_ISA portable
-#endif
-
-#if defined(_MSC_VER) && !defined(__clang__)
-#define DEU_SIMD __pragma(loop(ivdep))
-#define DEU_SIMD_SUM(...)
-#define DEU_UNROLL
-#define DEU_RESTRICT __restrict
-#else
-#define DEU_PRAGMA(text) _Pragma(#text)
-#define DEU_SIMD DEU_PRAGMA(omp simd)
-#if defined(__clang__)
-#define DEU_UNROLL DEU_PRAGMA(unroll)
-#else
-#define DEU_UNROLL DEU_PRAGMA(GCC unroll 16)
-#endif
-#define DEU_RESTRICT __restrict__
-#define DEU_SIMD_SUM(...) DEU_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #endif
 
 namespace deu {
@@ -106,11 +90,7 @@ static void backward_any(const Neuron& neuron, const Limits& limits, const W* t,
   }
 }
 
-// Rows are worked on in pieces of at most this many elements, which stay in the first cache;
-// sums in float32 never run over more than one piece.
-constexpr int PIECE = 1024;
 constexpr int CHANNELS = 16;
-constexpr int LONG_LINE = 256;
 constexpr int TILE = 512;  // positions of a piece when CHANNELS channels are worked on together
 // Rows of a tile lie this far apart: a power of two would put them all into the same cache sets.
 constexpr int ROW = TILE + 16;
@@ -167,6 +147,12 @@ struct Part {
 
 #include "groups.h"
 
+// How long pieces of a line are, if none is much shorter than the others.
+static int64_t equal_piece(int64_t line, int64_t most) {
+  const int64_t pieces = (line + most - 1) / most, share = (line + pieces - 1) / pieces;
+  return (share + LANES - 1) / LANES * LANES;
+}
+
 // One channel at a time or, where channels lie next to each other, CHANNELS.
 template <class S, bool BACKWARD>
 static void work_in_rows(const Job& job, const Part& part) {
@@ -180,9 +166,11 @@ static void work_in_rows(const Job& job, const Part& part) {
   int count;
   for (int64_t position = part.from; position < part.to; position += count) {
     count = static_cast<int>(part.to - position < most ? part.to - position : most);
-    // Long lines are worked on where they lie, which a piece of two lines could not be.
-    const int64_t line = layout.inner - position % layout.inner;
-    if (layout.inner >= LONG_LINE && line < count) count = static_cast<int>(line);
+    // Long lines are worked on where they lie, which a piece of two lines could not be, in equal pieces.
+    if (layout.inner >= LONG_LINE) {
+      const int64_t line = layout.inner - position % layout.inner, equal = equal_piece(line, most);
+      if (equal < count) count = static_cast<int>(equal);
+    }
     for (int64_t channel = part.channel; channel < part.end; channel += step) {
       const int64_t rest = part.end - channel;
       const int channels = static_cast<int>(rest < step ? rest : step);

@@ -12,4 +12,12 @@ struct Kernels {
   void (*point)(const Neuron&, const Limits&, double t, double* value, double* slope);
 };
 
+// What they offer for blocks of at most NEURONS neurons.
+struct NeuronKernels {
+  void (*solve)(const Forming&, int64_t from, int count);
+  void (*pull_back)(const double* sums, int64_t position_blocks, int64_t stride,
+                    const double (*derivatives)[NEURONS], int count, double (*gradients)[NEURONS]);
+  void (*limit_length)(double most, int count, double (*gradients)[NEURONS]);
+};
+
 }  // namespace deu

@@ -1,14 +1,11 @@
 // Written by tools/generate.py from src/deu/_subspaces.py.  Do not edit.
-#pragma once
-
-#include <cmath>
-
-#include "form.h"
-
-namespace deu {
+// Included inside a namespace of its own for each instruction set.
 
 struct Paper {
-  static void snap(double& a, double& b, double& c, double eps) {
+  static constexpr int ROWS = 10;
+  static constexpr Kind KINDS[] = {STEP, POLYNOMIAL, EXPONENTIAL, POLYNOMIAL, EXPONENTIAL, OSCILLATING, REAL, CRITICAL, OSCILLATING, REAL};
+
+  DEU_INLINE void snap(double& a, double& b, double& c, double eps) {
     double s_a, s_b, s_c;
     const bool x0 = eps > std::fabs(a);
     const bool x1 = eps > std::fabs(b);
@@ -20,26 +17,22 @@ struct Paper {
   }
 
   // The first row from `first` on that holds, for snapped coefficients.
-  static int row(double a, double b, double c, double eps, int first = 0) {
+  DEU_INLINE int row(double a, double b, double c, double eps, int first = 0) {
     (void)eps;
-    if (first <= 0 && (a == 0 && b == 0)) return 0;  // 001
-    if (first <= 1 && (a == 0 && c == 0)) return 1;  // 010
-    if (first <= 2 && (a == 0)) return 2;  // 011
-    if (first <= 3 && (b == 0 && c == 0)) return 3;  // 100
-    if (first <= 4 && (c == 0)) return 4;  // 110
-    if (first <= 5 && (b == 0 && a*c > 0)) return 5;  // 101
-    if (first <= 6 && (b == 0)) return 6;  // 101
-    if (first <= 7 && (a*c > 0 && std::fabs(4*a*c - (b*b)) < eps)) return 7;  // critical
-    if (first <= 8 && (-4*a*c + (b*b) < 0)) return 8;  // oscillating
-    return 9;  // overdamped
+    int row = 9;  // overdamped
+    row = first <= 8 && (-4*a*c + (b*b) < 0) ? 8 : row;  // oscillating
+    row = first <= 7 && (a*c > 0 && std::fabs(4*a*c - (b*b)) < eps) ? 7 : row;  // critical
+    row = first <= 6 && (b == 0) ? 6 : row;  // 101
+    row = first <= 5 && (b == 0 && a*c > 0) ? 5 : row;  // 101
+    row = first <= 4 && (c == 0) ? 4 : row;  // 110
+    row = first <= 3 && (b == 0 && c == 0) ? 3 : row;  // 100
+    row = first <= 2 && (a == 0) ? 2 : row;  // 011
+    row = first <= 1 && (a == 0 && c == 0) ? 1 : row;  // 010
+    row = first <= 0 && (a == 0 && b == 0) ? 0 : row;  // 001
+    return row;
   }
 
-  static int kind(int row) {
-    static const int kinds[] = {0, 1, 2, 1, 2, 4, 3, 5, 4, 3};
-    return kinds[row];
-  }
-
-  static void force(int row, double& a, double& b, double& c) {
+  DEU_INLINE void force(int row, double& a, double& b, double& c) {
     (void)a; (void)b; (void)c;
     switch (row) {
       case 7: {  // critical
@@ -55,7 +48,8 @@ struct Paper {
     }
   }
 
-  static void solve(int row, double a, double b, double c, double c1, double c2, double n[NUMBERS]) {
+  template <class Numbers>
+  DEU_INLINE void solve(int row, double a, double b, double c, double c1, double c2, Numbers n) {
     (void)a; (void)b; (void)c; (void)c1; (void)c2;
     switch (row) {
       case 0: {  // 001
@@ -162,7 +156,8 @@ struct Paper {
     }
   }
 
-  static void jacobian(int row, double a, double b, double c, double c1, double c2, double J[NUMBERS][5]) {
+  template <class Numbers>
+  DEU_INLINE void jacobian(int row, double a, double b, double c, double c1, double c2, Numbers J) {
     (void)a; (void)b; (void)c; (void)c1; (void)c2;
     switch (row) {
       case 0: {  // 001
@@ -390,7 +385,10 @@ struct Paper {
 };
 
 struct Continuous {
-  static void snap(double& a, double& b, double& c, double eps) {
+  static constexpr int ROWS = 3;
+  static constexpr Kind KINDS[] = {ENTIRE, OSCILLATING, REAL};
+
+  DEU_INLINE void snap(double& a, double& b, double& c, double eps) {
     double s_a, s_b, s_c;
     s_a = (eps > std::fabs(a) ? (a < 0 ? -eps : eps) : a);
     s_b = b;
@@ -399,26 +397,23 @@ struct Continuous {
   }
 
   // The first row from `first` on that holds, for snapped coefficients.
-  static int row(double a, double b, double c, double eps, int first = 0) {
+  DEU_INLINE int row(double a, double b, double c, double eps, int first = 0) {
     (void)eps;
-    if (first <= 0 && (std::fabs(c/a) < 0.0050000000000000001*std::fabs(b/a) + 0.01 || std::fabs(c/a - 1.0/4.0*(b*b)/(a*a)) < 0.001 + 0.00025000000000000001*(b*b)/(a*a))) return 0;  // entire
-    if (first <= 1 && (-4*a*c + (b*b) < 0)) return 1;  // oscillating
-    return 2;  // overdamped
+    int row = 2;  // overdamped
+    row = first <= 1 && (-4*a*c + (b*b) < 0) ? 1 : row;  // oscillating
+    row = first <= 0 && (std::fabs(c/a) < 0.0050000000000000001*std::fabs(b/a) + 0.01 || std::fabs(c/a - 1.0/4.0*(b*b)/(a*a)) < 0.001 + 0.00025000000000000001*(b*b)/(a*a)) ? 0 : row;  // entire
+    return row;
   }
 
-  static int kind(int row) {
-    static const int kinds[] = {6, 4, 3};
-    return kinds[row];
-  }
-
-  static void force(int row, double& a, double& b, double& c) {
+  DEU_INLINE void force(int row, double& a, double& b, double& c) {
     (void)a; (void)b; (void)c;
     switch (row) {
       default: break;
     }
   }
 
-  static void solve(int row, double a, double b, double c, double c1, double c2, double n[NUMBERS]) {
+  template <class Numbers>
+  DEU_INLINE void solve(int row, double a, double b, double c, double c1, double c2, Numbers n) {
     (void)a; (void)b; (void)c; (void)c1; (void)c2;
     switch (row) {
       case 0: {  // entire
@@ -471,7 +466,8 @@ struct Continuous {
     }
   }
 
-  static void jacobian(int row, double a, double b, double c, double c1, double c2, double J[NUMBERS][5]) {
+  template <class Numbers>
+  DEU_INLINE void jacobian(int row, double a, double b, double c, double c1, double c2, Numbers J) {
     (void)a; (void)b; (void)c; (void)c1; (void)c2;
     switch (row) {
       case 0: {  // entire
@@ -617,5 +613,3 @@ struct Continuous {
     }
   }
 };
-
-}  // namespace deu

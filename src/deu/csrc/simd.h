@@ -1,0 +1,19 @@
+// What tells compilers to vectorise a loop.
+#pragma once
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#define DEU_SIMD __pragma(loop(ivdep))
+#define DEU_SIMD_SUM(...)
+#define DEU_UNROLL
+#define DEU_RESTRICT __restrict
+#else
+#define DEU_PRAGMA(text) _Pragma(#text)
+#define DEU_SIMD DEU_PRAGMA(omp simd)
+#if defined(__clang__)
+#define DEU_UNROLL DEU_PRAGMA(unroll)
+#else
+#define DEU_UNROLL DEU_PRAGMA(GCC unroll 16)
+#endif
+#define DEU_RESTRICT __restrict__
+#define DEU_SIMD_SUM(...) DEU_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+#endif
