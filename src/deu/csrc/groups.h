@@ -156,11 +156,12 @@ static void add_groups(const Job& job, const Part& part, Plan<W>* plan) {
 // A group's elements in the tensor itself, or copied to `copy`, where lanes without a channel are 0.
 template <class S, class W>
 static Strip<const W> strip_of(const void* base, const Strides& s, const Group<W>& group, int64_t outer, int64_t inner,
-                               int count, W (*copy)[LANES]) {
+                               int count, int64_t ahead, W (*copy)[LANES]) {
   const S* source = at<S>(base, s, outer, group.channel, inner);
   if (sizeof(S) == sizeof(W) && s.channel == 1 && group.channels == LANES)
-    return {reinterpret_cast<const W*>(source), s.inner};
+    return {reinterpret_cast<const W*>(source), s.inner, ahead * s.inner};
   for (int i = 0; i < count; ++i, source += s.inner) {
+    DEU_PREFETCH(source + ahead * s.inner);
     if (s.channel == 1 && group.channels == LANES) {
       DEU_SIMD
       for (int l = 0; l < LANES; ++l) copy[i][l] = widen(source[l]);
@@ -168,12 +169,14 @@ static Strip<const W> strip_of(const void* base, const Strides& s, const Group<W
       for (int l = 0; l < LANES; ++l) copy[i][l] = l < group.channels ? widen(source[l * s.channel]) : W(0);
     }
   }
-  return {copy[0], LANES};
+  return {copy[0], LANES, 0};
 }
 
 template <class S, class W>
-static void put_back(const W (*copy)[LANES], int own, int channels, int count, S* target, const Strides& s) {
+static void put_back(const W (*copy)[LANES], int own, int channels, int count, int64_t ahead, S* target,
+                     const Strides& s) {
   for (int i = 0; i < count; ++i, target += s.inner) {
+    DEU_PREFETCH(target + ahead * s.inner);
     if (s.channel == 1 && channels - own == LANES) {
       DEU_SIMD
       for (int l = 0; l < LANES; ++l) narrow(copy[i][l], target + l);
@@ -206,15 +209,16 @@ static void work_in_groups(const Job& job, const Part& part, Plan<W>* plan) {
     count = part.to - position < CHUNK ? part.to - position : CHUNK;
     if (layout.inner - inner < count) count = layout.inner - inner;
     const int positions = static_cast<int>(count);
+    const int64_t ahead = part.to - position > count ? count : 0;
     for (int n = 0; n < plan->groups; ++n) {
       Group<W>& group = plan->group[n];
-      const Strip<const W> t = strip_of<S>(job.t, job.in, group, outer, inner, positions, time);
+      const Strip<const W> t = strip_of<S>(job.t, job.in, group, outer, inner, positions, ahead, time);
       Strip<const W> g = t;
       const bool direct = sizeof(S) == sizeof(W) && job.out.channel == 1 && group.channels == LANES;
       S* const place = const_cast<S*>(at<S>(job.result, job.out, outer, group.channel, inner));
-      Strip<W> out{result[0], LANES};
-      if (direct) out = {reinterpret_cast<W*>(place), job.out.inner};
-      if (BACKWARD) g = strip_of<S>(job.g, job.grad, group, outer, inner, positions, grad);
+      Strip<W> out{result[0], LANES, 0};
+      if (direct) out = {reinterpret_cast<W*>(place), job.out.inner, ahead * job.out.inner};
+      if (BACKWARD) g = strip_of<S>(job.g, job.grad, group, outer, inner, positions, ahead, grad);
       for (int k = 0; k < group.passes; ++k) {
         Pass<W>& pass = group.pass[k];
         if (BACKWARD) pass.backward.sums(pass.ready, t, g, out, positions, pass.totals);
@@ -224,7 +228,7 @@ static void work_in_groups(const Job& job, const Part& part, Plan<W>* plan) {
         for (int i = 0; i < positions; ++i)
           for (int l = 0; l < LANES; ++l) group.centres[l] += static_cast<double>(t.first[i * t.step + l]);
       }
-      if (!direct) put_back(result, group.own, group.channels, positions, place, job.out);
+      if (!direct) put_back(result, group.own, group.channels, positions, ahead, place, job.out);
     }
   }
 

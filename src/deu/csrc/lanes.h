@@ -19,6 +19,7 @@ struct Lanes {
   DEU_NUMBERS(DEU_DECLARE_LANES)
   DEU_SLOPES(DEU_DECLARE_LANES)
   alignas(64) W member[LANES];  // not 0: its results are wanted
+  bool whole;                   // those of all lanes are
   Unit<V> shared;               // what is the same in all lanes
 
   DEU_INLINED Unit<V> unit(int lane) const {
@@ -35,6 +36,17 @@ struct Lanes {
 #define DEU_TAKE_SLOPE(number) d.number = number[lane];
     DEU_SLOPES(DEU_TAKE_SLOPE)
     return d;
+  }
+
+  // Results where they are wanted.  To read what is there already takes longer than to write.
+  DEU_INLINED void put(const W* values, W* DEU_RESTRICT target) const {
+    if (whole) {
+      DEU_SIMD
+      for (int l = 0; l < LANES; ++l) target[l] = values[l];
+    } else {
+      DEU_SIMD
+      for (int l = 0; l < LANES; ++l) target[l] = member[l] != 0 ? values[l] : target[l];
+    }
   }
 };
 
@@ -61,8 +73,10 @@ static Common set_lanes(const Column& numbers, const Limits& limits, const bool*
   }
   lanes->shared.template set<KIND>(numbers, limits);
   Common all{true, true, true};
+  lanes->whole = true;
   for (int l = 0; l < LANES; ++l) {
     lanes->member[l] = member[l];
+    lanes->whole &= member[l];
     all.settling &= settling[l] || !member[l];
     all.falling &= falling[l] || !member[l];
     all.fast &= fast[l] || !member[l];
@@ -70,26 +84,33 @@ static Common set_lanes(const Column& numbers, const Limits& limits, const bool*
   return all;
 }
 
-// Elements of a group: those of a position next to each other, positions `step` apart.
+// Elements of a group: those of a position next to each other, positions `step` apart; and how many
+// elements ahead to fetch from memory, which the hardware does not do if there are gaps between them.
 template <class W>
 struct Strip {
   W* first;
   int64_t step;
+  int64_t ahead;
+
+  DEU_INLINED W* at(int i) const {
+    W* place = first + i * step;
+    DEU_PREFETCH(place + ahead);
+    return place;
+  }
 };
 
 template <int KIND, int WAY, bool SMALL, class V, class W>
 static void forward_lanes(const void* ready, Strip<const W> in, Strip<W> out, int count) {
   const Lanes<V, W>& lanes = *static_cast<const Lanes<V, W>*>(ready);
   for (int i = 0; i < count; ++i) {
-    const W* DEU_RESTRICT t = in.first + i * in.step;
-    W* DEU_RESTRICT y = out.first + i * out.step;
+    const W* DEU_RESTRICT t = in.at(i);
+    alignas(64) W values[LANES];
     DEU_SIMD
     for (int l = 0; l < LANES; ++l) {
       const Unit<V> u = lanes.unit(l);
-      W value;
-      narrow(value_at<KIND, WAY, SMALL>(u, static_cast<typename V::T>(t[l])), &value);
-      y[l] = lanes.member[l] != 0 ? value : y[l];
+      narrow(value_at<KIND, WAY, SMALL>(u, static_cast<typename V::T>(t[l])), values + l);
     }
+    lanes.put(values, out.at(i));
   }
 }
 
@@ -105,9 +126,9 @@ static void backward_lanes(const void* ready, Strip<const W> in, Strip<const W> 
 #define DEU_DECLARE_SUM(sum) alignas(64) T sum[LANES] = {};
   DEU_SUMS(DEU_DECLARE_SUM)
   for (int i = 0; i < count; ++i) {
-    const W* DEU_RESTRICT t = in.first + i * in.step;
-    const W* DEU_RESTRICT g = grad.first + i * grad.step;
-    W* DEU_RESTRICT grad_t = out.first + i * out.step;
+    const W* DEU_RESTRICT t = in.at(i);
+    const W* DEU_RESTRICT g = grad.at(i);
+    alignas(64) W values[LANES];
     DEU_SIMD
     for (int l = 0; l < LANES; ++l) {
       const Unit<V> u = lanes.unit(l);
@@ -115,12 +136,9 @@ static void backward_lanes(const void* ready, Strip<const W> in, Strip<const W> 
       const T moved = gradient_at<KIND, WAY, SLOPE, FAST>(
           u, d, static_cast<T>(t[l]), static_cast<T>(g[l]), sp[l], sq[l], sA[l], sB[l], sQ[l], sK[l], sAf[l], sBf[l],
           sPf[l], sQf[l], sG[l], te1[l], te2[l], te1_right[l], apart[l], stopped[l]);
-      if (SLOPE) {
-        W value;
-        narrow(moved, &value);
-        grad_t[l] = lanes.member[l] != 0 ? value : grad_t[l];
-      }
+      if (SLOPE) narrow(moved, values + l);
     }
+    if (SLOPE) lanes.put(values, out.at(i));
   }
   double(*row)[LANES] = totals;
 #define DEU_ADD_SUM(sum)                                                          \

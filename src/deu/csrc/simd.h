@@ -1,4 +1,4 @@
-// What tells compilers to vectorise a loop.
+// What tells compilers to vectorise a loop, and what else they have no standard word for.
 #pragma once
 
 #if defined(_MSC_VER) && !defined(__clang__)
@@ -6,6 +6,7 @@
 #define DEU_SIMD_SUM(...)
 #define DEU_UNROLL
 #define DEU_RESTRICT __restrict
+#define DEU_PREFETCH(place)
 #else
 #define DEU_PRAGMA(text) _Pragma(#text)
 #define DEU_SIMD DEU_PRAGMA(omp simd)
@@ -15,5 +16,6 @@
 #define DEU_UNROLL DEU_PRAGMA(GCC unroll 16)
 #endif
 #define DEU_RESTRICT __restrict__
+#define DEU_PREFETCH(place) __builtin_prefetch(place)
 #define DEU_SIMD_SUM(...) DEU_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
 #endif
