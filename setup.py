@@ -7,8 +7,10 @@ so one build serves every version of both.
 from __future__ import annotations
 
 import contextlib
+import os
 import platform
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -78,12 +80,15 @@ class BuildKernels(build_ext):
     def build_extension(self, ext: Extension) -> None:
         flags = MSVC if self.compiler.compiler_type == "msvc" else GNU
         isas = ["portable", "avx2", "avx512"] if X86 else ["portable"]
-        exact = flags["exact"]
-        objects = self._compile("api.cpp", "api", [("DEU_X86", "1")] if X86 else [], exact, flags)
+        common, exact = flags["common"], flags["common"] + flags["exact"]
+        work = []
         for isa in isas:
             macros = [("DEU_ISA", isa)]
-            objects += self._compile("kernels.cpp", isa, macros, flags[isa], flags)
-            objects += self._compile("neurons.cpp", isa, macros, flags[isa] + exact, flags)
+            work.append(("kernels.cpp", isa, macros, common + flags[isa]))
+            work.append(("neurons.cpp", isa, macros, exact + flags[isa]))
+        work.append(("api.cpp", "api", [("DEU_X86", "1")] if X86 else [], exact))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = list(pool.map(lambda file: self._compile(*file), work))
         self.compiler.link_shared_object(
             objects,
             self.get_ext_fullpath(ext.name),
@@ -91,17 +96,13 @@ class BuildKernels(build_ext):
             target_lang="c++",
         )
 
-    def _compile(
-        self, name: str, part: str, macros: list, own: list[str], flags: dict[str, list[str]]
-    ) -> list[str]:
+    def _compile(self, name: str, part: str, macros: list, flags: list[str]) -> str:
         folder = Path(self.build_temp) / part
         folder.mkdir(parents=True, exist_ok=True)
-        return self.compiler.compile(
-            [str(CSRC / name)],
-            output_dir=str(folder),
-            macros=macros,
-            extra_postargs=flags["common"] + own,
+        (compiled,) = self.compiler.compile(
+            [str(CSRC / name)], output_dir=str(folder), macros=macros, extra_postargs=flags
         )
+        return compiled
 
 
 class PlatformWheel(bdist_wheel):

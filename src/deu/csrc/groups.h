@@ -5,11 +5,11 @@
 // from memory is still there for the other.
 constexpr int CHUNK = 64;
 
-// A group is worked on in one pass, or two where rows would be so short that to begin them is most of
-// their work; a neuron whose arithmetic is another follows as a row, and with more of them all of the
-// group.
-constexpr int MOST_ALONE = 1, SHORT_ROW = 128, MOST_PASSES = 2;
+// A group is worked on in one pass, besides that of its neighbours.  A neuron whose arithmetic is another
+// follows as a row, and with more of them all of the group.
+constexpr int MOST_ALONE = 1, MOST_PASSES = 2;
 
+// The work on those of a group's neurons that take one kind of arithmetic.
 template <class W>
 struct Pass {
   alignas(64) unsigned char ready[sizeof(Lanes<Double, W>)];
@@ -34,7 +34,7 @@ struct Group {
   bool member[LANES];  // those of them that are not worked on alone
   bool pulled;
   int passes;
-  Pass<W> pass[2 * MOST_PASSES];
+  Pass<W> pass[MOST_PASSES];
   double centres[LANES];
 };
 
@@ -105,20 +105,19 @@ static void add_rows(int64_t from, int64_t to, Plan<W>* plan) {
 
 // The neurons from channel + own to channel + channels.
 template <bool BACKWARD, class W>
-static void add_group(const Job& job, const Part& part, int64_t channel, int own, int channels, Plan<W>* plan) {
+static void add_group(const Job& job, int64_t channel, int own, int channels, Plan<W>* plan) {
   Group<W>& group = plan->group[plan->groups];
   group.channel = channel, group.own = own, group.channels = channels, group.pulled = false, group.passes = 0;
-  const int passes = part.to - part.from <= SHORT_ROW ? MOST_PASSES : 1;
   bool left[LANES] = {}, pulled[LANES] = {};
   for (int l = own; l < channels; ++l) {
     left[l] = true;
     pulled[l] = job.pulled != nullptr && job.pulled[channel + l];
     group.pulled |= pulled[l];
   }
-  for (int k = 0; k < passes; ++k) add_pass(job.neurons, false, left, &group);
+  add_pass(job.neurons, false, left, &group);
   if (BACKWARD && group.pulled) {
     for (int l = 0; l < channels; ++l) pulled[l] &= !left[l];
-    for (int k = 0; k < passes; ++k) add_pass(job.neighbours, true, pulled, &group);
+    add_pass(job.neighbours, true, pulled, &group);
     for (int l = 0; l < channels; ++l) left[l] |= pulled[l];
   }
   int alone = 0;
@@ -143,14 +142,14 @@ template <bool BACKWARD, class W>
 static void add_groups(const Job& job, const Part& part, Plan<W>* plan) {
   plan->groups = plan->rows = 0;
   int64_t channel = part.channel;
-  for (; part.end - channel >= LANES; channel += LANES) add_group<BACKWARD>(job, part, channel, 0, LANES, plan);
+  for (; part.end - channel >= LANES; channel += LANES) add_group<BACKWARD>(job, channel, 0, LANES, plan);
   const int rest = static_cast<int>(part.end - channel);
   if (rest == 0) return;
   // Lanes of the group before that are there already are left as they are.
   const bool after_others = channel > part.channel;
   if (rest < (after_others ? LEAST_REST<W> : LEAST_CHANNELS<W>)) return add_rows(channel, part.end, plan);
-  if (after_others) add_group<BACKWARD>(job, part, part.end - LANES, LANES - rest, LANES, plan);
-  else add_group<BACKWARD>(job, part, channel, 0, rest, plan);
+  if (after_others) add_group<BACKWARD>(job, part.end - LANES, LANES - rest, LANES, plan);
+  else add_group<BACKWARD>(job, channel, 0, rest, plan);
 }
 
 // A group's elements in the tensor itself, or copied to `copy`, where lanes without a channel are 0.
