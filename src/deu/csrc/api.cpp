@@ -112,38 +112,49 @@ struct Coefficients {
   double a, b, c, c1, c2;
 };
 
-// Outward gravitation: the neighbour whose gradients a unit's singular coefficients take.
-static Coefficients neighbour(const Coefficients& own, double eps, double centre, const Limits& limits) {
-  auto outward = [eps](double p) { return std::fabs(p) < eps ? (p < 0 ? -eps : eps) : p; };
-  Coefficients moved{outward(own.a), outward(own.b), outward(own.c), 0, 0};
-  auto look = [&](const Coefficients& k, double at[2]) {
-    const double given[5] = {k.a, k.b, k.c, k.c1, k.c2};
-    Neuron neuron;
-    unsigned char kind, precision;
-    neuron_kernels().solve({false, false, eps, given, 1, neuron.n, &kind, &precision, nullptr}, 0, 1);
-    neuron.kind = kind;
-    Limits free = limits;
-    free.bound = HUGE_VAL;
-    kernels().point(neuron, free, centre, at, at + 1);
+// The values and slopes of a block of neurons of the paper's solution, each at a point of its own.
+struct Points {
+  double value[NEURONS], slope[NEURONS];
+
+  Points(const double (*coefficients)[NEURONS], double eps, const Limits& limits, const double* at, int count) {
+    double numbers[NUMBERS][NEURONS];
+    unsigned char kinds[NEURONS], precisions[NEURONS];
+    neuron_kernels().solve({false, false, eps, *coefficients, NEURONS, *numbers, kinds, precisions, nullptr}, 0, count);
+    kernels().points({*numbers, kinds, precisions, NEURONS}, limits, at, count, value, slope);
+  }
+};
+
+// Outward gravitation: the neighbours whose gradients units' singular coefficients take.  A row of
+// coefficients for each of the five.
+static void neighbours_of(const double (*own)[NEURONS], double eps, const double* centre, const Limits& limits,
+                          int count, double (*moved)[NEURONS]) {
+  for (int j = 0; j < 3; ++j)
+    for (int l = 0; l < count; ++l) {
+      const double p = own[j][l];
+      moved[j][l] = std::fabs(p) < eps ? (p < 0 ? -eps : eps) : p;
+    }
+  Limits free = limits;
+  free.bound = HUGE_VAL;
+  auto look = [&](double c1, double c2) {
+    for (int l = 0; l < count; ++l) moved[3][l] = c1, moved[4][l] = c2;
+    return Points(moved, eps, free, centre, count);
   };
-  double f[2], f1[2], f2[2], rest[2];
-  look(moved, f);
-  moved.c1 = 1;
-  look(moved, f1);
-  moved.c1 = 0, moved.c2 = 1;
-  look(moved, f2);
-  look(own, rest);
-  for (int i = 0; i < 2; ++i) f1[i] -= f[i], f2[i] -= f[i], rest[i] -= f[i];
-  // (AᵀA + λI)⁻¹AᵀB for A = [f1 f2], a row for the value and a row for the slope, written with
-  // det A so that nothing cancels.
-  const double lambda = 1e-9;
-  auto dot = [](const double u[2], const double v[2]) { return u[0] * v[0] + u[1] * v[1]; };
-  auto cross = [](const double u[2], const double v[2]) { return u[0] * v[1] - u[1] * v[0]; };
-  const double det = cross(f1, f2);
-  const double whole = det * det + lambda * (dot(f1, f1) + dot(f2, f2)) + lambda * lambda;
-  moved.c1 = (det * cross(rest, f2) + lambda * dot(f1, rest)) / whole;
-  moved.c2 = (det * cross(f1, rest) + lambda * dot(f2, rest)) / whole;
-  return moved;
+  const Points f = look(0, 0), by_c1 = look(1, 0), by_c2 = look(0, 1);
+  const Points at_own(own, eps, free, centre, count);
+  for (int l = 0; l < count; ++l) {
+    const double f1[2] = {by_c1.value[l] - f.value[l], by_c1.slope[l] - f.slope[l]};
+    const double f2[2] = {by_c2.value[l] - f.value[l], by_c2.slope[l] - f.slope[l]};
+    const double rest[2] = {at_own.value[l] - f.value[l], at_own.slope[l] - f.slope[l]};
+    // (AᵀA + λI)⁻¹AᵀB for A = [f1 f2], a row for the value and a row for the slope, written with
+    // det A so that nothing cancels.
+    const double lambda = 1e-9;
+    auto dot = [](const double u[2], const double v[2]) { return u[0] * v[0] + u[1] * v[1]; };
+    auto cross = [](const double u[2], const double v[2]) { return u[0] * v[1] - u[1] * v[0]; };
+    const double det = cross(f1, f2);
+    const double whole = det * det + lambda * (dot(f1, f1) + dot(f2, f2)) + lambda * lambda;
+    moved[3][l] = (det * cross(rest, f2) + lambda * dot(f1, rest)) / whole;
+    moved[4][l] = (det * cross(f1, rest) + lambda * dot(f2, rest)) / whole;
+  }
 }
 
 // What Python passes: one of these a shape and setting, kept between calls.
@@ -324,28 +335,37 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
     job.neighbour_sums = neighbour_sums.data();
   }
 
-  auto any_pulled = [&](int64_t from, int count) {
-    bool any = false;
-    for (int l = 0; pull && l < count; ++l) any |= pulled[from + l] != 0;
-    return any;
-  };
   auto form = [&](int64_t from, int count) {
+    double singular[5][NEURONS], moved[5][NEURONS], at[NEURONS];
+    int64_t whose[NEURONS];
+    int found = 0;
     for (int64_t i = from; i < from + count; ++i) {
       const Coefficients k = units[i];
       own.set(i, k);
       if (!pull) continue;
+      neighbours.set(i, k);
       pulled[i] = is_singular(k, plan.eps);
-      neighbours.set(i, pulled[i] ? neighbour(k, plan.eps, centre[i], job.limits) : k);
+      if (!pulled[i]) continue;
+      singular[0][found] = k.a, singular[1][found] = k.b, singular[2][found] = k.c;
+      singular[3][found] = k.c1, singular[4][found] = k.c2;
+      at[found] = centre[i];
+      whose[found++] = i;
     }
     own.solve(from, count);
-    if (any_pulled(from, count)) neighbours.solve(from, count);
+    if (found == 0) return;
+    neighbours_of(singular, plan.eps, at, job.limits, found, moved);
+    for (int l = 0; l < found; ++l)
+      neighbours.set(whose[l], {moved[0][l], moved[1][l], moved[2][l], moved[3][l], moved[4][l]});
+    neighbours.solve(from, count);
   };
   const Kernels& k = kernels();
   auto work = [&](int64_t unit) { k.backward(job, unit); };
   auto finish = [&](int64_t from, int count) {
     double gradients[5][NEURONS], outward[5][NEURONS] = {};
     own.pull_back(job, sums, from, count, gradients);
-    if (any_pulled(from, count)) neighbours.pull_back(job, neighbour_sums, from, count, outward);
+    bool any = false;
+    for (int l = 0; pull && l < count; ++l) any |= pulled[from + l] != 0;
+    if (any) neighbours.pull_back(job, neighbour_sums, from, count, outward);
     // Singular coefficients of the paper's solution have the gradients of a neighbour, or none.
     for (int l = 0; !plan.continuous && l < count; ++l) {
       const Coefficients own_units = units[from + l];

@@ -234,15 +234,27 @@ static void run(const Job& job, int64_t unit) {
   }
 }
 
-static void point(const Neuron& neuron, const Limits& limits, double t, double* value, double* slope) {
-  const double one = 1;
-  double unused[NUMBERS] = {};
-  forward_piece(neuron, limits, &t, value, 1);
-  backward_piece<true>(neuron, limits, &t, &one, slope, 1, {unused, 1});
+static void points(const Neurons& neurons, const Limits& limits, const double* t, int count, double* value,
+                   double* slope) {
+  double ones[NEURONS], unused[NUMBERS * NEURONS] = {};
+  for (double& one : ones) one = 1;
+  Job job{};
+  job.layout = {1, count, 1};
+  job.in = job.grad = job.out = {0, 1, 0};
+  job.dtype = FLOAT64;
+  job.limits = limits;
+  job.neurons = neurons;
+  job.channels_together = true;
+  job.position_block = job.position_blocks = job.channel_blocks = 1;
+  job.channel_block = count;
+  job.t = t, job.result = value;
+  work<double, false>(job, 0);
+  job.g = ones, job.result = slope, job.sums = unused;
+  work<double, true>(job, 0);
 }
 
 extern const Kernels kernels;
-const Kernels kernels = {run<false>, run<true>, point};
+const Kernels kernels = {run<false>, run<true>, points};
 
 }  // namespace DEU_ISA
 }  // namespace deu

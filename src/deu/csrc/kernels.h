@@ -8,8 +8,8 @@ namespace deu {
 struct Kernels {
   void (*forward)(const Job&, int64_t unit);
   void (*backward)(const Job&, int64_t unit);
-  // y(t) and dy/dt of one unit, in float64
-  void (*point)(const Neuron&, const Limits&, double t, double* value, double* slope);
+  // y and dy/dt of at most NEURONS units in float64, of each at a t of its own
+  void (*points)(const Neurons&, const Limits&, const double* t, int count, double* value, double* slope);
 };
 
 // What they offer for blocks of at most NEURONS neurons.
