@@ -134,6 +134,7 @@ def _cpu() -> list[Case]:
         Case(image, NCHW, "float32", (*_PLAIN, "Snake", "rational", *_UNITS, "deu relu")),
         Case(image, LAST, "float32", (*_MAIN, "deu relu")),
         Case((128, 16), NC, "float32", (*_PLAIN, "Snake", *_UNITS, "reference")),
+        Case((128, 1024), NC, "float32", _MAIN),
         Case(image, NCHW, "bfloat16", _MAIN),
         Case(image, LAST, "bfloat16"),
         Case((4096, 256), NC, "float32"),
