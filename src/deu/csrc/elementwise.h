@@ -19,11 +19,9 @@ struct Roots {
   bool swapped;  // against the normal form
   double p, q, over_p, over_q, A, B, D;
 
-  Roots() = default;
-
   // A root smaller than `smallest` is taken as that: M(r, t) is then t.
   template <class Form>
-  DEU_INLINED Roots(const Form& n, double smallest) {
+  DEU_INLINED void set(const Form& n, double smallest) {
     const double first = n[p_], second = n[q_], by_first = n[A_], by_second = n[B_], gap = n[Af_];
     swapped = std::fabs(second) > std::fabs(first);
     p = swapped ? second : first;
@@ -69,7 +67,7 @@ struct Unit {
   template <int KIND, class Form>
   DEU_INLINED void set(const Form& n, const Limits& limits) {
     constexpr bool TWO = KIND == REAL;
-    roots = Roots(n, sizeof(T) == 4 ? 1e-10 : 1e-30);
+    roots.set(n, sizeof(T) == 4 ? 1e-10 : 1e-30);
     const double over_square = roots.over_p * roots.over_p;
     fast = sizeof(T) == 4 && roots.D * roots.D * (over_square > 1 ? over_square : 1) <= TRUSTED_CLOSED;
     const double most = sizeof(T) == 4 ? 40.0 : 300.0;  // e^most squared is still finite
@@ -251,7 +249,7 @@ struct Slopes {
 
   Slopes() = default;
 
-  explicit Slopes(const Unit<V>& u) {
+  DEU_INLINED explicit Slopes(const Unit<V>& u) {
     const Roots& r = u.roots;
     over_p = static_cast<T>(LOG2E / u.p2), over_q = static_cast<T>(LOG2E / u.q2);
     left1 = static_cast<T>(r.p * r.A), left2 = static_cast<T>(r.q * r.B);
@@ -295,14 +293,15 @@ DEU_INLINE T gradient_at(const Unit<V>& u, const Slopes<V>& d, T x, T gi, T& sp,
     sPf += gp * x * x;
   } else {
     const Basis<T> s = basis<KIND, WAY>(u, x);
-    const T A = u.A + (positive ? u.Af : T(0)), B = u.B + (positive ? u.Bf : T(0));
+    // Chosen together: compilers would make branches of choices that are apart.
+    const T A = positive ? u.Ap : u.A, B = positive ? u.Bp : u.B, rise = positive ? u.Qf : T(0);
     const T gx = gi * x;
     sA += gi * s.b1;
     sAf += gp * s.d1;
     f = u.Af * s.d1;
     if (KIND == EXPONENTIAL) {
       const T live = s.free1 ? A * s.b1 : T(0);
-      slope = u.p * live + (positive ? u.Qf : T(0));
+      slope = u.p * live + rise;
       sp += gx * live;
       sQf += gp * x;
       sK += gi;

@@ -71,7 +71,8 @@ template <class V, bool SLOPE, class W>
 static void backward_any(const Neuron& neuron, const Limits& limits, const W* t, const W* g, W* grad_t, int count,
                          Sums sums) {
   const Unit<V> u(neuron, limits);
-  if (limits.continuous) {
+  // Neighbours, of whom no slope is wanted, are of the paper's solution.
+  if (SLOPE && limits.continuous) {
     if (neuron.kind == REAL) {
       if (u.way == SETTLING) return backward_real<SETTLING, SLOPE>(u, t, g, grad_t, count, sums);
       if (u.way == FALLING) return backward_real<FALLING, SLOPE>(u, t, g, grad_t, count, sums);

@@ -58,10 +58,13 @@ struct Common {
 template <int KIND, class V, class W>
 static Common set_lanes(const Column& numbers, const Limits& limits, const bool* member, Lanes<V, W>* lanes) {
   bool settling[LANES], falling[LANES], fast[LANES];
+  const Limits own = limits;
+  const double* const first = numbers.first;
+  const int64_t stride = numbers.stride;
   DEU_SIMD
   for (int l = 0; l < LANES; ++l) {
     Unit<V> u;
-    u.template set<KIND>(Column{numbers.first + l, numbers.stride}, limits);
+    u.template set<KIND>(Column{first + l, stride}, own);
     const Slopes<V> d(u);
 #define DEU_GIVE_NUMBER(number) lanes->number[l] = u.number;
     DEU_NUMBERS(DEU_GIVE_NUMBER)
@@ -150,10 +153,13 @@ static void backward_lanes(const void* ready, Strip<const W> in, Strip<const W> 
 template <int KIND, int WAY, bool FAST, class V>
 static void gradients_of_lanes(const Column& numbers, const Limits& limits, const double (*totals)[LANES],
                                double (*result)[LANES]) {
+  const Limits own = limits;
+  const double* const first = numbers.first;
+  const int64_t stride = numbers.stride;
   DEU_SIMD
   for (int l = 0; l < LANES; ++l) {
     Unit<V> u;
-    u.template set<KIND>(Column{numbers.first + l, numbers.stride}, limits);
+    u.template set<KIND>(Column{first + l, stride}, own);
     Totals s;
     const double(*row)[LANES] = totals;
 #define DEU_TAKE_TOTAL(sum) s.sum = (*row++)[l];
