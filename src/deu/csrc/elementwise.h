@@ -384,7 +384,7 @@ DEU_INLINE void number_gradients(const Unit<V>& u, const Totals& s, double all[N
 // The gradient of each number of the normal form, added to `sums`; with SLOPE also
 // grad_t[i] = g[i]·dy/dt.
 template <int KIND, int WAY, bool SLOPE, bool FAST, class V, class W>
-static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t, int count, Sums sums) {
+static void backward_row(const Unit<V>& unit, const W* t, const W* g, W* grad_t, int count, double* sums) {
   using T = typename V::T;
   const Unit<V> u = unit;
   const Slopes<V> d(u);

@@ -166,7 +166,7 @@ static void forward_entire(const Unit<Double>& unit, const W* t, W* y, int count
 }
 
 template <class W>
-static void backward_entire(const Unit<Double>& unit, const W* t, const W* g, W* grad_t, int count, Sums sums) {
+static void backward_entire(const Unit<Double>& unit, const W* t, const W* g, W* grad_t, int count, double* sums) {
   const Unit<Double> u = unit;
   double sp = 0, sq = 0, sA = 0, sB = 0, sG = 0, stopped = 0;
   DEU_SIMD_SUM(sp, sq, sA, sB, sG, stopped)

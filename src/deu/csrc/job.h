@@ -74,14 +74,6 @@ struct Limits {
   double sharpness, max_exponent, bound;
 };
 
-// Where sums over a neuron's inputs are kept: the gradient of each number of the normal form.
-struct Sums {
-  double* first;
-  int64_t stride;
-
-  double& operator[](int number) const { return first[number * stride]; }
-};
-
 // Rows are worked on in pieces of at most this many elements, which stay in the first cache; sums in
 // float32 never run over more than one piece.  Lines of a channel that are this long are worked on where
 // they lie.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <utility>
+#include <vector>
 #include <math.h>
 
 #if defined(__AVX2__)
@@ -61,7 +62,7 @@ static void forward_any(const Neuron& neuron, const Limits& limits, const W* t, 
 }
 
 template <int WAY, bool SLOPE, class V, class W>
-static void backward_real(const Unit<V>& u, const W* t, const W* g, W* grad_t, int count, Sums sums) {
+static void backward_real(const Unit<V>& u, const W* t, const W* g, W* grad_t, int count, double* sums) {
   constexpr bool CAN_BE_FAST = sizeof(typename V::T) == 4;
   if (CAN_BE_FAST && u.fast) return backward_row<REAL, WAY, SLOPE, CAN_BE_FAST>(u, t, g, grad_t, count, sums);
   backward_row<REAL, WAY, SLOPE, false>(u, t, g, grad_t, count, sums);
@@ -69,7 +70,7 @@ static void backward_real(const Unit<V>& u, const W* t, const W* g, W* grad_t, i
 
 template <class V, bool SLOPE, class W>
 static void backward_any(const Neuron& neuron, const Limits& limits, const W* t, const W* g, W* grad_t, int count,
-                         Sums sums) {
+                         double* sums) {
   const Unit<V> u(neuron, limits);
   // Neighbours, of whom no slope is wanted, are of the paper's solution.
   if (SLOPE && limits.continuous) {
@@ -114,14 +115,14 @@ static void forward_piece(const Neuron& neuron, const Limits& limits, const floa
 
 template <bool SLOPE>
 static void backward_piece(const Neuron& neuron, const Limits& limits, const double* t, const double* g,
-                           double* grad_t, int count, Sums sums) {
+                           double* grad_t, int count, double* sums) {
   if (neuron.kind == ENTIRE) backward_entire(Unit<Double>(neuron, limits), t, g, grad_t, count, sums);
   else backward_any<Double, SLOPE>(neuron, limits, t, g, grad_t, count, sums);
 }
 
 template <bool SLOPE>
 static void backward_piece(const Neuron& neuron, const Limits& limits, const float* t, const float* g, float* grad_t,
-                           int count, Sums sums) {
+                           int count, double* sums) {
   if (neuron.kind == ENTIRE) return backward_entire(Unit<Double>(neuron, limits), t, g, grad_t, count, sums);
   switch (neuron.precision) {
     case SINGLE_CLOSED:
@@ -154,10 +155,25 @@ static int64_t equal_piece(int64_t line, int64_t most) {
   return (share + LANES - 1) / LANES * LANES;
 }
 
+// A neuron at hand, and sums over its inputs.
+struct Row {
+  Neuron neuron, neighbour;
+  bool pull;
+  double centre, sums[NUMBERS], neighbour_sums[NUMBERS];
+};
+
 // One channel at a time or, where channels lie next to each other, CHANNELS.
 template <class S, bool BACKWARD>
 static void work_in_rows(const Job& job, const Part& part) {
   using W = typename Work<S>::type;
+  static thread_local std::vector<Row> rows;
+  rows.assign(part.end - part.channel, {});
+  for (int64_t i = part.channel; i < part.end; ++i) {
+    Row& row = rows[i - part.channel];
+    row.neuron = job.neurons[i];
+    row.pull = job.pulled != nullptr && job.pulled[i];
+    if (BACKWARD && row.pull) row.neighbour = job.neighbours[i];
+  }
   const Layout& layout = job.layout;
   const int most = job.channels_together ? TILE : PIECE, width = ROW;
   const int step = job.channels_together ? CHANNELS : 1;
@@ -184,22 +200,28 @@ static void work_in_rows(const Job& job, const Part& part) {
       if (BACKWARD && g == nullptr) tile.load(job.g, job.grad, grad), g = grad;
       if (indirect) y = result;
       for (int c = 0; c < channels; ++c) {
-        const int64_t i = channel + c;
-        const W* row = t + c * width;
-        const Neuron neuron = job.neurons[i];
-        const bool pull = job.pulled != nullptr && job.pulled[i];
+        Row& row = rows[channel + c - part.channel];
+        const W* in = t + c * width;
         if (BACKWARD) {
-          backward_piece<true>(neuron, job.limits, row, g + c * width, y + c * width, count, {part.sums + i, stride});
+          backward_piece<true>(row.neuron, job.limits, in, g + c * width, y + c * width, count, row.sums);
           // A neighbour only lends the gradients of its coefficients.
-          if (pull)
-            backward_piece<false>(job.neighbours[i], job.limits, row, g + c * width, y, count,
-                                  {part.neighbour_sums + i, stride});
+          if (row.pull)
+            backward_piece<false>(row.neighbour, job.limits, in, g + c * width, y, count, row.neighbour_sums);
         } else {
-          if (pull) part.centres[i] += total(row, count);
-          forward_piece(neuron, job.limits, row, y + c * width, count);
+          if (row.pull) row.centre += total(in, count);
+          forward_piece(row.neuron, job.limits, in, y + c * width, count);
         }
       }
       if (indirect) tile.store(y, job.out, job.result);
+    }
+  }
+
+  for (int64_t i = part.channel; i < part.end; ++i) {
+    const Row& row = rows[i - part.channel];
+    if (!BACKWARD && row.pull) part.centres[i] += row.centre;
+    for (int k = 0; BACKWARD && k < NUMBERS; ++k) {
+      part.sums[k * stride + i] += row.sums[k];
+      if (row.pull) part.neighbour_sums[k * stride + i] += row.neighbour_sums[k];
     }
   }
 }
