@@ -53,10 +53,13 @@ struct Unit {
   T cap2, inner_cap, inner_cap2, lowest;
   T sharpness, bound;
   Roots roots;
-  bool fast;             // of two real roots p is so large that ∂M/∂p needs no care near t = 0
+  double closed_errors;  // of two real roots: see fast()
   Way way;
 
   Unit() = default;
+
+  // p is so large that ∂M/∂p needs no care near t = 0.
+  static bool fast(double closed_errors) { return sizeof(T) == 4 && closed_errors <= TRUSTED_CLOSED; }
 
   Unit(const Neuron& neuron, const Limits& limits) {
     if (neuron.kind == REAL) set<REAL>(neuron.n, limits);
@@ -69,7 +72,7 @@ struct Unit {
     constexpr bool TWO = KIND == REAL;
     roots.set(n, sizeof(T) == 4 ? 1e-10 : 1e-30);
     const double over_square = roots.over_p * roots.over_p;
-    fast = sizeof(T) == 4 && roots.D * roots.D * (over_square > 1 ? over_square : 1) <= TRUSTED_CLOSED;
+    closed_errors = roots.D * roots.D * (over_square > 1 ? over_square : 1);
     const double most = sizeof(T) == 4 ? 40.0 : 300.0;  // e^most squared is still finite
     const double m = limits.max_exponent < most ? limits.max_exponent : most;
     const double first = TWO ? roots.p : n[p_], second = TWO ? roots.q : n[q_];

@@ -99,6 +99,10 @@ static void make_ready(const Job& job, int64_t channel, Pass<W>* pass) {
 
 template <class W>
 static void add_rows(int64_t from, int64_t to, Plan<W>* plan) {
+  if (plan->rows > 0 && plan->row[plan->rows - 1][1] == from) {
+    plan->row[plan->rows - 1][1] = to;
+    return;
+  }
   int64_t* row = plan->row[plan->rows++];
   row[0] = from, row[1] = to;
 }

@@ -64,7 +64,7 @@ static void forward_any(const Neuron& neuron, const Limits& limits, const W* t, 
 template <int WAY, bool SLOPE, class V, class W>
 static void backward_real(const Unit<V>& u, const W* t, const W* g, W* grad_t, int count, double* sums) {
   constexpr bool CAN_BE_FAST = sizeof(typename V::T) == 4;
-  if (CAN_BE_FAST && u.fast) return backward_row<REAL, WAY, SLOPE, CAN_BE_FAST>(u, t, g, grad_t, count, sums);
+  if (CAN_BE_FAST && Unit<V>::fast(u.closed_errors)) return backward_row<REAL, WAY, SLOPE, CAN_BE_FAST>(u, t, g, grad_t, count, sums);
   backward_row<REAL, WAY, SLOPE, false>(u, t, g, grad_t, count, sums);
 }
 
@@ -157,23 +157,20 @@ static int64_t equal_piece(int64_t line, int64_t most) {
 
 // A neuron at hand, and sums over its inputs.
 struct Row {
-  Neuron neuron, neighbour;
-  bool pull;
-  double centre, sums[NUMBERS], neighbour_sums[NUMBERS];
+  Neuron neuron;
+  double centre, sums[NUMBERS];
 };
 
 // One channel at a time or, where channels lie next to each other, CHANNELS.
 template <class S, bool BACKWARD>
 static void work_in_rows(const Job& job, const Part& part) {
   using W = typename Work<S>::type;
-  static thread_local std::vector<Row> rows;
+  static thread_local std::vector<Row> rows, neighbours;
+  const bool pull = job.pulled != nullptr;
   rows.assign(part.end - part.channel, {});
-  for (int64_t i = part.channel; i < part.end; ++i) {
-    Row& row = rows[i - part.channel];
-    row.neuron = job.neurons[i];
-    row.pull = job.pulled != nullptr && job.pulled[i];
-    if (BACKWARD && row.pull) row.neighbour = job.neighbours[i];
-  }
+  neighbours.assign(BACKWARD && pull ? rows.size() : 0, {});
+  for (size_t r = 0; r < rows.size(); ++r) rows[r].neuron = job.neurons[part.channel + r];
+  for (size_t r = 0; r < neighbours.size(); ++r) neighbours[r].neuron = job.neighbours[part.channel + r];
   const Layout& layout = job.layout;
   const int most = job.channels_together ? TILE : PIECE, width = ROW;
   const int step = job.channels_together ? CHANNELS : 1;
@@ -200,30 +197,30 @@ static void work_in_rows(const Job& job, const Part& part) {
       if (BACKWARD && g == nullptr) tile.load(job.g, job.grad, grad), g = grad;
       if (indirect) y = result;
       for (int c = 0; c < channels; ++c) {
-        Row& row = rows[channel + c - part.channel];
-        const W* in = t + c * width;
+        const int64_t r = channel + c - part.channel;
+        const W* row = t + c * width;
+        const bool pulled = pull && job.pulled[channel + c];
         if (BACKWARD) {
-          backward_piece<true>(row.neuron, job.limits, in, g + c * width, y + c * width, count, row.sums);
+          const W* g_row = g + c * width;
+          backward_piece<true>(rows[r].neuron, job.limits, row, g_row, y + c * width, count, rows[r].sums);
           // A neighbour only lends the gradients of its coefficients.
-          if (row.pull)
-            backward_piece<false>(row.neighbour, job.limits, in, g + c * width, y, count, row.neighbour_sums);
+          if (pulled)
+            backward_piece<false>(neighbours[r].neuron, job.limits, row, g_row, y, count, neighbours[r].sums);
         } else {
-          if (row.pull) row.centre += total(in, count);
-          forward_piece(row.neuron, job.limits, in, y + c * width, count);
+          if (pulled) rows[r].centre += total(row, count);
+          forward_piece(rows[r].neuron, job.limits, row, y + c * width, count);
         }
       }
       if (indirect) tile.store(y, job.out, job.result);
     }
   }
 
-  for (int64_t i = part.channel; i < part.end; ++i) {
-    const Row& row = rows[i - part.channel];
-    if (!BACKWARD && row.pull) part.centres[i] += row.centre;
-    for (int k = 0; BACKWARD && k < NUMBERS; ++k) {
-      part.sums[k * stride + i] += row.sums[k];
-      if (row.pull) part.neighbour_sums[k * stride + i] += row.neighbour_sums[k];
-    }
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (!BACKWARD && pull) part.centres[part.channel + r] += rows[r].centre;
+    for (int k = 0; BACKWARD && k < NUMBERS; ++k) part.sums[k * stride + part.channel + r] += rows[r].sums[k];
   }
+  for (size_t r = 0; r < neighbours.size(); ++r)
+    for (int k = 0; k < NUMBERS; ++k) part.neighbour_sums[k * stride + part.channel + r] += neighbours[r].sums[k];
 }
 
 template <class S, bool BACKWARD>

@@ -57,11 +57,11 @@ struct Common {
 
 template <int KIND, class V, class W>
 static Common set_lanes(const Column& numbers, const Limits& limits, const bool* member, Lanes<V, W>* lanes) {
-  bool settling[LANES], falling[LANES], fast[LANES];
+  double closed_errors[LANES];
   const Limits own = limits;
   const double* const first = numbers.first;
   const int64_t stride = numbers.stride;
-  DEU_SIMD
+  DEU_INDEPENDENT
   for (int l = 0; l < LANES; ++l) {
     Unit<V> u;
     u.template set<KIND>(Column{first + l, stride}, own);
@@ -70,9 +70,7 @@ static Common set_lanes(const Column& numbers, const Limits& limits, const bool*
     DEU_NUMBERS(DEU_GIVE_NUMBER)
 #define DEU_GIVE_SLOPE(number) lanes->number[l] = d.number;
     DEU_SLOPES(DEU_GIVE_SLOPE)
-    settling[l] = u.way == SETTLING;
-    falling[l] = u.way == SETTLING || u.way == FALLING;
-    fast[l] = u.fast;
+    closed_errors[l] = u.closed_errors;
   }
   lanes->shared.template set<KIND>(numbers, limits);
   Common all{true, true, true};
@@ -80,9 +78,9 @@ static Common set_lanes(const Column& numbers, const Limits& limits, const bool*
   for (int l = 0; l < LANES; ++l) {
     lanes->member[l] = member[l];
     lanes->whole &= member[l];
-    all.settling &= settling[l] || !member[l];
-    all.falling &= falling[l] || !member[l];
-    all.fast &= fast[l] || !member[l];
+    all.settling &= !member[l] || (lanes->p[l] <= 0 && lanes->q[l] <= 0);
+    all.falling &= !member[l] || lanes->alpha[l] <= 0;
+    all.fast &= !member[l] || Unit<V>::fast(closed_errors[l]);
   }
   return all;
 }
@@ -156,7 +154,7 @@ static void gradients_of_lanes(const Column& numbers, const Limits& limits, cons
   const Limits own = limits;
   const double* const first = numbers.first;
   const int64_t stride = numbers.stride;
-  DEU_SIMD
+  DEU_INDEPENDENT
   for (int l = 0; l < LANES; ++l) {
     Unit<V> u;
     u.template set<KIND>(Column{first + l, stride}, own);

@@ -10,6 +10,7 @@
 #else
 #define DEU_PRAGMA(text) _Pragma(#text)
 #define DEU_SIMD DEU_PRAGMA(omp simd)
+#define DEU_INDEPENDENT DEU_PRAGMA(GCC ivdep)
 #if defined(__clang__)
 #define DEU_UNROLL DEU_PRAGMA(unroll)
 #else
