@@ -177,19 +177,20 @@ static void cut(Job* job) {
   const int64_t share = elements / UNITS > WORTH_A_THREAD ? elements / UNITS : WORTH_A_THREAD;
   int64_t block;
   if (job->channels_together) {
-    job->channel_block = channels < GROUPS * LANES ? channels : GROUPS * LANES;
-    block = (at_least_one(share / job->channel_block) + POSITIONS - 1) / POSITIONS * POSITIONS;
+    job->channel_block = GROUPS * LANES;
+    job->channel_blocks = blocks_of_groups(channels);
+    block = (at_least_one(share * job->channel_blocks / channels) + POSITIONS - 1) / POSITIONS * POSITIONS;
   } else {
     // Whole lines, so that pieces of them are as long as they can be.
     const bool whole = line >= LONG_LINE && line <= 4 * PIECE;
     const int64_t span = whole ? line * at_least_one(PIECE / line) : line < LONG_LINE ? PIECE : 4 * PIECE;
     const int64_t wanted = at_least_one(share / span);
     job->channel_block = channels < wanted ? channels : wanted;
+    job->channel_blocks = (channels + job->channel_block - 1) / job->channel_block;
     block = span * at_least_one(wanted / job->channel_block);
   }
   job->position_block = block;
   job->position_blocks = (positions + block - 1) / block;
-  job->channel_blocks = (channels + job->channel_block - 1) / job->channel_block;
 }
 
 static Job make_job(const Plan& plan, const void* t, void* result) {

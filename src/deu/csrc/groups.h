@@ -42,8 +42,8 @@ struct Group {
 template <class W>
 struct Plan {
   int groups = 0, rows = 0;
-  Group<W> group[GROUPS];
-  int64_t row[GROUPS * LANES][2];  // channels: from, to
+  Group<W> group[GROUPS + 1];
+  int64_t row[(GROUPS + 1) * LANES][2];  // channels: from, to
 };
 
 // Which arithmetic a neuron takes, as a number, or ROW_ONLY if it has none in a group.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "form.h"
+#include "inline.h"
 
 namespace deu {
 
@@ -37,8 +38,14 @@ struct Neuron {
 // of LANES at the end.
 constexpr int LANES = 16;
 
-// A unit of work has at most this many groups of channels that lie next to each other.
-constexpr int GROUPS = 8;
+// A unit of work has this many groups of channels that lie next to each other, which fill the lines of a
+// cache in 16 bits too; the last unit has what is left besides, if that is less than a group.
+constexpr int GROUPS = 2;
+
+DEU_INLINE int64_t blocks_of_groups(int64_t channels) {
+  const int64_t blocks = (channels + LANES) / (GROUPS * LANES);
+  return blocks < 1 ? 1 : blocks;
+}
 
 struct Neurons {
   const double* numbers;
@@ -46,7 +53,7 @@ struct Neurons {
   const unsigned char* precisions;
   int64_t stride;
 
-  Neuron operator[](int64_t i) const {
+  DEU_INLINED Neuron operator[](int64_t i) const {
     Neuron neuron{kinds[i], static_cast<Precision>(precisions[i]), {}};
     for (int k = 0; k < NUMBERS; ++k) neuron.n[k] = numbers[k * stride + i];
     return neuron;
@@ -99,7 +106,7 @@ struct Job {
   int64_t position_block, position_blocks;
   int64_t channel_block, channel_blocks;
 
-  int64_t units() const { return position_blocks * channel_blocks; }
+  DEU_INLINED int64_t units() const { return position_blocks * channel_blocks; }
 };
 
 }  // namespace deu

@@ -231,7 +231,7 @@ static void work(const Job& job, int64_t unit) {
   part.from = row * job.position_block;
   part.to = positions < part.from + job.position_block ? positions : part.from + job.position_block;
   part.channel = column * job.channel_block;
-  part.end = channels < part.channel + job.channel_block ? channels : part.channel + job.channel_block;
+  part.end = column == job.channel_blocks - 1 ? channels : part.channel + job.channel_block;
   if (job.centres != nullptr) part.centres = job.centres + row * job.neurons.stride;
   if (job.sums != nullptr) part.sums = job.sums + row * NUMBERS * job.neurons.stride;
   if (job.neighbour_sums != nullptr) part.neighbour_sums = job.neighbour_sums + row * NUMBERS * job.neurons.stride;
@@ -265,12 +265,12 @@ static void points(const Neurons& neurons, const Limits& limits, const double* t
   job.limits = limits;
   job.neurons = neurons;
   job.channels_together = true;
-  job.position_block = job.position_blocks = job.channel_blocks = 1;
-  job.channel_block = count;
+  job.position_block = job.position_blocks = 1;
+  job.channel_block = GROUPS * LANES, job.channel_blocks = blocks_of_groups(count);
   job.t = t, job.result = value;
-  work<double, false>(job, 0);
+  for (int64_t unit = 0; unit < job.units(); ++unit) work<double, false>(job, unit);
   job.g = ones, job.result = slope, job.sums = unused;
-  work<double, true>(job, 0);
+  for (int64_t unit = 0; unit < job.units(); ++unit) work<double, true>(job, unit);
 }
 
 extern const Kernels kernels;

@@ -143,7 +143,7 @@ static void fill(const Chosen& k, Filled* to) {
   }
   for (int l = 0; l < k.count; ++l) to->steepest[l] = 0;
   if (to->derivatives != nullptr) {
-    std::memset(to->derivatives, 0, 5 * NUMBERS * sizeof(*to->derivatives));
+    for (int n = 0; n < 5 * NUMBERS; ++n) std::memset(to->derivatives[n], 0, k.count * sizeof(double));
     DEU_SIMD
     for (int l = 0; l < k.count; ++l) {
       double a = k.a[l], b = k.b[l], c = k.c[l];
