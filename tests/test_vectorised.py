@@ -14,7 +14,7 @@ import pytest
 
 from deu import _native
 
-# Arithmetic on one number: what sets up a loop takes one or two.
+# A loop that is not has twice as many operations on one number as on vectors, which it ends with.
 SCALAR = re.compile(r"\tv?(add|sub|mul|div|min|max|fn?m(add|sub)\d+)s[sd]\b")
 PACKED = re.compile(r"\tv?(add|sub|mul|div|min|max|fn?m(add|sub)\d+)p[sd]\b")
 FUNCTION = re.compile(r"^[0-9a-f]+ <(?:void )?deu::(\w+)::((?:forward|backward)_lanes<.*)>:$")
@@ -45,4 +45,3 @@ def test_loops_over_neighbouring_neurons_are_vectorised(isa: str) -> None:
     for name, code in loops.items():
         packed, scalar = len(PACKED.findall(code)), len(SCALAR.findall(code))
         assert packed > scalar, f"{name}: {packed} operations on vectors, {scalar} on one number"
-        assert scalar <= 2, f"{name}: {scalar} operations on one number"
