@@ -178,7 +178,8 @@ DEU_INLINE T grown_by_root(T r2, T over_root, T x, T live, T less_one, T first, 
 
 template <class T>
 DEU_INLINE T bounded(T y, T bound) {
-  return y > bound ? bound : (y < -bound ? -bound : y);
+  y = y > bound ? bound : y;
+  return y < -bound ? -bound : y;
 }
 
 // σ(s·x), the smoothed step, and σ' there.

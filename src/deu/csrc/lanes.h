@@ -22,12 +22,13 @@ struct Lanes {
   bool whole;                   // those of all lanes are
   Unit<V> shared;               // what is the same in all lanes
 
-  DEU_INLINED Unit<V> unit(int lane) const {
+  // What is the same in all lanes is handed in: a loop keeps it in registers.
+  DEU_INLINED Unit<V> unit(int lane, const Unit<V>& same) const {
     Unit<V> u;
 #define DEU_TAKE_NUMBER(number) u.number = number[lane];
     DEU_NUMBERS(DEU_TAKE_NUMBER)
-    u.cap2 = shared.cap2, u.inner_cap = shared.inner_cap, u.inner_cap2 = shared.inner_cap2;
-    u.lowest = shared.lowest, u.sharpness = shared.sharpness, u.bound = shared.bound;
+    u.cap2 = same.cap2, u.inner_cap = same.inner_cap, u.inner_cap2 = same.inner_cap2;
+    u.lowest = same.lowest, u.sharpness = same.sharpness, u.bound = same.bound;
     return u;
   }
 
@@ -39,8 +40,8 @@ struct Lanes {
   }
 
   // Results where they are wanted.  To read what is there already takes longer than to write.
-  DEU_INLINED void put(const W* values, W* DEU_RESTRICT target) const {
-    if (whole) {
+  DEU_INLINED void put(const W* values, bool all, W* DEU_RESTRICT target) const {
+    if (all) {
       DEU_SIMD
       for (int l = 0; l < LANES; ++l) target[l] = values[l];
     } else {
@@ -103,15 +104,17 @@ struct Strip {
 template <int KIND, int WAY, bool SMALL, class V, class W>
 static void forward_lanes(const void* ready, Strip<const W> in, Strip<W> out, int count) {
   const Lanes<V, W>& lanes = *static_cast<const Lanes<V, W>*>(ready);
+  const Unit<V> same = lanes.shared;
+  const bool whole = lanes.whole;
   for (int i = 0; i < count; ++i) {
     const W* DEU_RESTRICT t = in.at(i);
     alignas(64) W values[LANES];
     DEU_SIMD
     for (int l = 0; l < LANES; ++l) {
-      const Unit<V> u = lanes.unit(l);
+      const Unit<V> u = lanes.unit(l, same);
       narrow(value_at<KIND, WAY, SMALL>(u, static_cast<typename V::T>(t[l])), values + l);
     }
-    lanes.put(values, out.at(i));
+    lanes.put(values, whole, out.at(i));
   }
 }
 
@@ -124,6 +127,8 @@ static void backward_lanes(const void* ready, Strip<const W> in, Strip<const W> 
                            double (*totals)[LANES]) {
   using T = typename V::T;
   const Lanes<V, W>& lanes = *static_cast<const Lanes<V, W>*>(ready);
+  const Unit<V> same = lanes.shared;
+  const bool whole = lanes.whole;
 #define DEU_DECLARE_SUM(sum) alignas(64) T sum[LANES] = {};
   DEU_SUMS(DEU_DECLARE_SUM)
   for (int i = 0; i < count; ++i) {
@@ -132,14 +137,14 @@ static void backward_lanes(const void* ready, Strip<const W> in, Strip<const W> 
     alignas(64) W values[LANES];
     DEU_SIMD
     for (int l = 0; l < LANES; ++l) {
-      const Unit<V> u = lanes.unit(l);
+      const Unit<V> u = lanes.unit(l, same);
       const Slopes<V> d = lanes.slopes(l);
       const T moved = gradient_at<KIND, WAY, SLOPE, FAST>(
           u, d, static_cast<T>(t[l]), static_cast<T>(g[l]), sp[l], sq[l], sA[l], sB[l], sQ[l], sK[l], sAf[l], sBf[l],
           sPf[l], sQf[l], sG[l], te1[l], te2[l], te1_right[l], apart[l], stopped[l]);
       if (SLOPE) narrow(moved, values + l);
     }
-    if (SLOPE) lanes.put(values, out.at(i));
+    if (SLOPE) lanes.put(values, whole, out.at(i));
   }
   double(*row)[LANES] = totals;
 #define DEU_ADD_SUM(sum)                                                          \
