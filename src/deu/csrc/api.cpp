@@ -67,21 +67,21 @@ static int best_isa() {
 
 static int chosen_isa = best_isa();
 
-static const Kernels& kernels() {
+struct AllKernels {
+  const Kernels& elements;
+  const NeuronKernels& neurons;
+};
+
+static AllKernels chosen_kernels() {
 #if defined(DEU_X86)
-  if (chosen_isa == 2) return avx512::kernels;
-  if (chosen_isa == 1) return avx2::kernels;
+  if (chosen_isa == 2) return {avx512::kernels, avx512::neuron_kernels};
+  if (chosen_isa == 1) return {avx2::kernels, avx2::neuron_kernels};
 #endif
-  return portable::kernels;
+  return {portable::kernels, portable::neuron_kernels};
 }
 
-static const NeuronKernels& neuron_kernels() {
-#if defined(DEU_X86)
-  if (chosen_isa == 2) return avx512::neuron_kernels;
-  if (chosen_isa == 1) return avx2::neuron_kernels;
-#endif
-  return portable::neuron_kernels;
-}
+static const Kernels& kernels() { return chosen_kernels().elements; }
+static const NeuronKernels& neuron_kernels() { return chosen_kernels().neurons; }
 
 // A unit of work has about this many elements at least: fewer are not worth a thread.
 constexpr int64_t WORTH_A_THREAD = 16384;
@@ -261,6 +261,9 @@ class Population {
     own[0] = k.a, own[stride] = k.b, own[2 * stride] = k.c, own[3 * stride] = k.c1, own[4 * stride] = k.c2;
   }
 
+  // a, b, c, c1 or c2
+  double coefficient(int which, int64_t i) const { return coefficients_[which * forming_.stride + i]; }
+
   void solve(int64_t from, int count) const { neuron_kernels().solve(forming_, from, count); }
 
   Neurons neurons() const { return {numbers_.data(), kinds_.data(), precisions_.data(), forming_.stride}; }
@@ -368,12 +371,9 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
     for (int l = 0; pull && l < count; ++l) any |= pulled[from + l] != 0;
     if (any) neighbours.pull_back(job, neighbour_sums, from, count, outward);
     // Singular coefficients of the paper's solution have the gradients of a neighbour, or none.
-    for (int l = 0; !plan.continuous && l < count; ++l) {
-      const Coefficients own_units = units[from + l];
-      const double abc[3] = {own_units.a, own_units.b, own_units.c};
-      for (int j = 0; j < 3; ++j)
-        if (std::fabs(abc[j]) < plan.eps) gradients[j][l] = outward[j][l];
-    }
+    for (int j = 0; !plan.continuous && j < 3; ++j)
+      for (int l = 0; l < count; ++l)
+        if (std::fabs(own.coefficient(j, from + l)) < plan.eps) gradients[j][l] = outward[j][l];
     neuron_kernels().limit_length(plan.max_grad_norm, count, gradients);
     for (int j = 0; j < 5; ++j)
       for (int l = 0; l < count; ++l) write(grads[j], plan.coefficient_dtype, from + l, gradients[j][l]);

@@ -40,7 +40,7 @@ struct Group {
 
 // The groups of a part of the channels, and the neurons or whole groups that are worked on as rows.
 template <class W>
-struct Plan {
+struct Groups {
   int groups = 0, rows = 0;
   Group<W> group[GROUPS + 1];
   int64_t row[(GROUPS + 1) * LANES][2];  // channels: from, to
@@ -98,19 +98,19 @@ static void make_ready(const Job& job, int64_t channel, Pass<W>* pass) {
 }
 
 template <class W>
-static void add_rows(int64_t from, int64_t to, Plan<W>* plan) {
-  if (plan->rows > 0 && plan->row[plan->rows - 1][1] == from) {
-    plan->row[plan->rows - 1][1] = to;
+static void add_rows(int64_t from, int64_t to, Groups<W>* all) {
+  if (all->rows > 0 && all->row[all->rows - 1][1] == from) {
+    all->row[all->rows - 1][1] = to;
     return;
   }
-  int64_t* row = plan->row[plan->rows++];
+  int64_t* row = all->row[all->rows++];
   row[0] = from, row[1] = to;
 }
 
 // The neurons from channel + own to channel + channels.
 template <bool BACKWARD, class W>
-static void add_group(const Job& job, int64_t channel, int own, int channels, Plan<W>* plan) {
-  Group<W>& group = plan->group[plan->groups];
+static void add_group(const Job& job, int64_t channel, int own, int channels, Groups<W>* all) {
+  Group<W>& group = all->group[all->groups];
   group.channel = channel, group.own = own, group.channels = channels, group.pulled = false, group.passes = 0;
   bool left[LANES] = {}, pulled[LANES] = {};
   for (int l = own; l < channels; ++l) {
@@ -126,8 +126,8 @@ static void add_group(const Job& job, int64_t channel, int own, int channels, Pl
   }
   int alone = 0;
   for (int l = 0; l < LANES; ++l) alone += left[l];
-  if (alone > MOST_ALONE || alone == channels - own) return add_rows(channel + own, channel + channels, plan);
-  ++plan->groups;
+  if (alone > MOST_ALONE || alone == channels - own) return add_rows(channel + own, channel + channels, all);
+  ++all->groups;
   for (int k = 0; k < group.passes; ++k) {
     Pass<W>& pass = group.pass[k];
     for (int l = 0; l < LANES; ++l) pass.member[l] &= !left[l];
@@ -138,22 +138,22 @@ static void add_group(const Job& job, int64_t channel, int own, int channels, Pl
   for (int l = 0; l < LANES; ++l) {
     group.member[l] = l >= own && l < channels && !left[l];
     group.centres[l] = 0;
-    if (left[l]) add_rows(channel + l, channel + l + 1, plan);
+    if (left[l]) add_rows(channel + l, channel + l + 1, all);
   }
 }
 
 template <bool BACKWARD, class W>
-static void add_groups(const Job& job, const Part& part, Plan<W>* plan) {
-  plan->groups = plan->rows = 0;
+static void add_groups(const Job& job, const Part& part, Groups<W>* all) {
+  all->groups = all->rows = 0;
   int64_t channel = part.channel;
-  for (; part.end - channel >= LANES; channel += LANES) add_group<BACKWARD>(job, channel, 0, LANES, plan);
+  for (; part.end - channel >= LANES; channel += LANES) add_group<BACKWARD>(job, channel, 0, LANES, all);
   const int rest = static_cast<int>(part.end - channel);
   if (rest == 0) return;
   // Lanes of the group before that are there already are left as they are.
   const bool after_others = channel > part.channel;
-  if (rest < (after_others ? LEAST_REST<W> : LEAST_CHANNELS<W>)) return add_rows(channel, part.end, plan);
-  if (after_others) add_group<BACKWARD>(job, part.end - LANES, LANES - rest, LANES, plan);
-  else add_group<BACKWARD>(job, channel, 0, rest, plan);
+  if (rest < (after_others ? LEAST_REST<W> : LEAST_CHANNELS<W>)) return add_rows(channel, part.end, all);
+  if (after_others) add_group<BACKWARD>(job, part.end - LANES, LANES - rest, LANES, all);
+  else add_group<BACKWARD>(job, channel, 0, rest, all);
 }
 
 // A group's elements in the tensor itself, or copied to `copy`, where lanes without a channel are 0.
@@ -199,10 +199,10 @@ static void add_gradients(const Job& job, const Part& part, int64_t channel, con
     for (int l = 0; l < LANES; ++l) sums[l] += pass.member[l] ? gradients[n][l] : 0;
 }
 
-// The groups of a part of the work; the neurons and groups that are left are listed in the plan.
+// The groups of a part of the work; the neurons and groups that are left are listed in `all`.
 template <class S, bool BACKWARD, class W>
-static void work_in_groups(const Job& job, const Part& part, Plan<W>* plan) {
-  add_groups<BACKWARD>(job, part, plan);
+static void work_in_groups(const Job& job, const Part& part, Groups<W>* all) {
+  add_groups<BACKWARD>(job, part, all);
 
   alignas(64) W time[CHUNK][LANES], grad[CHUNK][LANES], result[CHUNK][LANES];
   const Layout& layout = job.layout;
@@ -213,8 +213,8 @@ static void work_in_groups(const Job& job, const Part& part, Plan<W>* plan) {
     if (layout.inner - inner < count) count = layout.inner - inner;
     const int positions = static_cast<int>(count);
     const int64_t ahead = part.to - position > count ? count : 0;
-    for (int n = 0; n < plan->groups; ++n) {
-      Group<W>& group = plan->group[n];
+    for (int n = 0; n < all->groups; ++n) {
+      Group<W>& group = all->group[n];
       const Strip<const W> t = strip_of<S>(job.t, job.in, group, outer, inner, positions, ahead, time);
       Strip<const W> g = t;
       const bool direct = sizeof(S) == sizeof(W) && job.out.channel == 1 && group.channels == LANES;
@@ -235,8 +235,8 @@ static void work_in_groups(const Job& job, const Part& part, Plan<W>* plan) {
     }
   }
 
-  for (int n = 0; n < plan->groups; ++n) {
-    const Group<W>& group = plan->group[n];
+  for (int n = 0; n < all->groups; ++n) {
+    const Group<W>& group = all->group[n];
     for (int l = 0; !BACKWARD && group.pulled && l < LANES; ++l)
       if (group.member[l]) part.centres[group.channel + l] += group.centres[l];
     for (int k = 0; BACKWARD && k < group.passes; ++k) add_gradients(job, part, group.channel, group.pass[k]);

@@ -236,10 +236,10 @@ static void work(const Job& job, int64_t unit) {
   if (job.sums != nullptr) part.sums = job.sums + row * NUMBERS * job.neurons.stride;
   if (job.neighbour_sums != nullptr) part.neighbour_sums = job.neighbour_sums + row * NUMBERS * job.neurons.stride;
   if (!job.channels_together) return work_in_rows<S, BACKWARD>(job, part);
-  static thread_local const auto plan = std::make_unique<Plan<typename Work<S>::type>>();
-  work_in_groups<S, BACKWARD>(job, part, plan.get());
-  for (int i = 0; i < plan->rows; ++i) {
-    part.channel = plan->row[i][0], part.end = plan->row[i][1];
+  static thread_local const auto groups = std::make_unique<Groups<typename Work<S>::type>>();
+  work_in_groups<S, BACKWARD>(job, part, groups.get());
+  for (int i = 0; i < groups->rows; ++i) {
+    part.channel = groups->row[i][0], part.end = groups->row[i][1];
     work_in_rows<S, BACKWARD>(job, part);
   }
 }

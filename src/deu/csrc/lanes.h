@@ -57,15 +57,12 @@ struct Common {
 };
 
 template <int KIND, class V, class W>
-static Common set_lanes(const Column& numbers, const Limits& limits, const bool* member, Lanes<V, W>* lanes) {
+static Common set_lanes(Column numbers, Limits limits, const bool* member, Lanes<V, W>* lanes) {
   double closed_errors[LANES];
-  const Limits own = limits;
-  const double* const first = numbers.first;
-  const int64_t stride = numbers.stride;
   DEU_INDEPENDENT
   for (int l = 0; l < LANES; ++l) {
     Unit<V> u;
-    u.template set<KIND>(Column{first + l, stride}, own);
+    u.template set<KIND>(Column{numbers.first + l, numbers.stride}, limits);
     const Slopes<V> d(u);
 #define DEU_GIVE_NUMBER(number) lanes->number[l] = u.number;
     DEU_NUMBERS(DEU_GIVE_NUMBER)
@@ -154,15 +151,12 @@ static void backward_lanes(const void* ready, Strip<const W> in, Strip<const W> 
 }
 
 template <int KIND, int WAY, bool FAST, class V>
-static void gradients_of_lanes(const Column& numbers, const Limits& limits, const double (*totals)[LANES],
+static void gradients_of_lanes(Column numbers, Limits limits, const double (*totals)[LANES],
                                double (*result)[LANES]) {
-  const Limits own = limits;
-  const double* const first = numbers.first;
-  const int64_t stride = numbers.stride;
   DEU_INDEPENDENT
   for (int l = 0; l < LANES; ++l) {
     Unit<V> u;
-    u.template set<KIND>(Column{first + l, stride}, own);
+    u.template set<KIND>(Column{numbers.first + l, numbers.stride}, limits);
     Totals s;
     const double(*row)[LANES] = totals;
 #define DEU_TAKE_TOTAL(sum) s.sum = (*row++)[l];
@@ -182,7 +176,7 @@ using ForwardLoop = void (*)(const void*, Strip<const W>, Strip<W>, int);
 template <class W>
 using BackwardLoop = void (*)(const void*, Strip<const W>, Strip<const W>, Strip<W>, int, double (*)[LANES]);
 
-using GradientLoop = void (*)(const Column&, const Limits&, const double (*)[LANES], double (*)[LANES]);
+using GradientLoop = void (*)(Column, Limits, const double (*)[LANES], double (*)[LANES]);
 
 // The shortest of the limits that all members of a pass keep to.  SHORT: there are loops for those.
 template <bool SHORT>
@@ -223,6 +217,14 @@ static BackwardLoops<W> backward_pair() {
   return {backward_lanes<KIND, WAY, SLOPE, FAST, V, W>, gradients_of_lanes<KIND, WAY, FAST, V>};
 }
 
+template <class V, class W, bool SLOPE, bool FAST>
+static BackwardLoops<W> backward_loops_of_roots(Way way) {
+  constexpr bool SHORT = sizeof(typename V::T) == 4;
+  if (way == PAPER) return backward_pair<REAL, PAPER, SLOPE, FAST, V, W>();
+  if (way == SETTLING) return backward_pair<REAL, SHORT ? SETTLING : EITHER, true, FAST, V, W>();
+  return backward_pair<REAL, EITHER, true, FAST, V, W>();
+}
+
 template <class V, class W, bool SLOPE>
 static BackwardLoops<W> backward_loops(int kind, Way way, bool fast) {
   constexpr bool SHORT = sizeof(typename V::T) == 4;
@@ -232,14 +234,8 @@ static BackwardLoops<W> backward_loops(int kind, Way way, bool fast) {
     case EXPONENTIAL: return backward_pair<EXPONENTIAL, PAPER, SLOPE, false, V, W>();
     case CRITICAL: return backward_pair<CRITICAL, PAPER, SLOPE, false, V, W>();
     case REAL:
-      if (fast) {
-        if (way == PAPER) return backward_pair<REAL, PAPER, SLOPE, SHORT, V, W>();
-        if (way == SETTLING) return backward_pair<REAL, SHORT ? SETTLING : EITHER, true, SHORT, V, W>();
-        return backward_pair<REAL, EITHER, true, SHORT, V, W>();
-      }
-      if (way == PAPER) return backward_pair<REAL, PAPER, SLOPE, false, V, W>();
-      if (way == SETTLING) return backward_pair<REAL, SHORT ? SETTLING : EITHER, true, false, V, W>();
-      return backward_pair<REAL, EITHER, true, false, V, W>();
+      if (fast) return backward_loops_of_roots<V, W, SLOPE, SHORT>(way);
+      return backward_loops_of_roots<V, W, SLOPE, false>(way);
     default:
       if (way == PAPER) return backward_pair<OSCILLATING, PAPER, SLOPE, false, V, W>();
       if (way == FALLING) return backward_pair<OSCILLATING, SHORT ? FALLING : EITHER, true, false, V, W>();
