@@ -196,33 +196,17 @@ def header(body: list[str]) -> str:
     return "\n".join([note, *body])
 
 
-# A row of each kind has at most six numbers; the Triton kernels keep them in these places.
-PLACES = ("p", "q", "A", "B", "Af", "Bf")
-PACKED = {
-    "STEP": {"A": "G"},
-    "POLYNOMIAL": {"A": "Q", "B": "K", "Af": "Pf", "Bf": "Qf"},
-    "EXPONENTIAL": {"p": "p", "A": "A", "B": "K", "Af": "Af", "Bf": "Qf"},
-    "ENTIRE": {"p": "p", "q": "q", "A": "A", "B": "B", "Af": "G"},
-}
-WHOLE = {place: place for place in PLACES}
-REAL_ROOTS = ("EXPONENTIAL", "REAL")
-
-
-def packed(row) -> dict[str, sympy.Expr]:
+def six_numbers(row) -> dict[str, sympy.Expr]:
     """The row's numbers by their places; nothing of its form may be left out."""
-    form = row.solve(SymbolicMath, A, B, C, C1, C2)._asdict()
-    # The response of a real root p is kept as Af·p times (e^(pt) - 1)/p: neither is large where p
-    # is small, and the derivatives of neither.
-    if row.kind.name in REAL_ROOTS:
-        form["Af"] = sympy.simplify(sympy.piecewise_fold(form["Af"] * form["p"]))
-    if row.kind.name == "REAL":
-        form["Bf"] = sympy.simplify(sympy.piecewise_fold(form["Bf"] * form["q"]))
-    places = PACKED.get(row.kind.name, WHOLE)
-    lost = {f for f, e in form.items() if sympy.sympify(e) != 0} - set(places.values())
+    form = row.solve(SymbolicMath, A, B, C, C1, C2)
+    used = {field for field, _ in table.places_of(row.kind).values()}
+    lost = {f for f, e in form._asdict().items() if sympy.sympify(e) != 0} - used
     assert not lost, f"{row.name} has {lost}, for which {row.kind.name} has no place"
     return {
-        place: sympy.sympify(form[places[place]]) if place in places else sympy.S.Zero
-        for place in PLACES
+        place: sympy.simplify(sympy.piecewise_fold(sympy.sympify(number)))
+        if row.kind.name in ("EXPONENTIAL", "REAL") and place in ("Af", "Bf")
+        else sympy.sympify(number)
+        for place, number in table.six_numbers(row.kind, form).items()
     }
 
 
@@ -302,19 +286,19 @@ def triton_code(name: str, solution) -> list[str]:
                     lines.append(f"    {name} = tl.where(row == {i}, {name}_{i}, {name})")
 
     given = "row, a, b, c, c1, c2"
-    forms = [packed(row) for row in solution.rows]
+    forms = [six_numbers(row) for row in solution.rows]
     symbols = (*abc, C1, C2)
 
     function("solve", given, "The numbers of the normal form.")
-    choose([(place, [form[place] for form in forms]) for place in PLACES])
-    lines += [f"    return {', '.join(PLACES)}"]
+    choose([(place, [form[place] for form in forms]) for place in table.PLACES])
+    lines += [f"    return {', '.join(table.PLACES)}"]
 
     function(
         "pull",
         f"{given}, g_p, g_q, g_A, g_B, g_Af, g_Bf",
         "The gradient of the five coefficients, from that of the numbers.",
     )
-    gradient = {place: sympy.Symbol(f"g_{place}", real=True) for place in PLACES}
+    gradient = {place: sympy.Symbol(f"g_{place}", real=True) for place in table.PLACES}
     choose(
         [
             (

@@ -70,6 +70,34 @@ class Row(NamedTuple):
     force: Callable[..., tuple[Number, Number, Number]] = lambda m, a, b, c: (a, b, c)
 
 
+# A row of each kind has at most six numbers; the GPU's kernels keep them in these places.
+PLACES = ("p", "q", "A", "B", "Af", "Bf")
+_FIELDS = {
+    Kind.STEP: {"A": "G"},
+    Kind.POLYNOMIAL: {"A": "Q", "B": "K", "Af": "Pf", "Bf": "Qf"},
+    Kind.EXPONENTIAL: {"p": "p", "A": "A", "B": "K", "Af": "Af", "Bf": "Qf"},
+    Kind.ENTIRE: {"p": "p", "q": "q", "A": "A", "B": "B", "Af": "G"},
+}
+# The response of a real root p is kept as Af·p times (e^(pt) - 1)/p: neither is large where p is
+# small, and the derivatives of neither.
+_TIMES = {Kind.EXPONENTIAL: {"Af": "p"}, Kind.REAL: {"Af": "p", "Bf": "q"}}
+
+
+def places_of(kind: Kind) -> dict[str, tuple[str, str | None]]:
+    """For each place that a kind uses, a field of its normal form, and one to multiply it by."""
+    fields, times = _FIELDS.get(kind, {place: place for place in PLACES}), _TIMES.get(kind, {})
+    return {place: (field, times.get(place)) for place, field in fields.items()}
+
+
+def six_numbers(kind: Kind, form: Form) -> dict[str, Number]:
+    """A kind's normal form by places; what it does not use is 0."""
+    numbers: dict[str, Number] = dict.fromkeys(PLACES, 0)
+    for place, (field, times) in places_of(kind).items():
+        number = getattr(form, field)
+        numbers[place] = number if times is None else number * getattr(form, times)
+    return numbers
+
+
 def discriminant(a: Number, b: Number, c: Number) -> Number:
     return b * b - 4 * a * c
 
