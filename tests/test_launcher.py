@@ -27,7 +27,16 @@ from torch.utils.checkpoint import checkpoint
 import deu
 import deu.functional
 import deu.reference
-from deu import _launcher, _norm_ops, _triton, _triton_launch, _triton_normed
+from deu import (
+    _launcher,
+    _norm_ops,
+    _packed_ops,
+    _triton,
+    _triton_launch,
+    _triton_normed,
+    _triton_packed,
+)
+from deu._packed import packed
 from deu._settings import Settings
 from deu._triton_normed import BatchNorm
 
@@ -123,6 +132,7 @@ class Driver:
             "settle": [saved, measured, *[units] * 4, (torch.int64, 1), *[units] * 5],
             "norm_forward": [*[big] * 3, *[units] * 5, saved if keeps else units, *[units] * 4],
             "norm_backward": [*[big] * 5, saved, normed, two],
+            "packed_value": [*[big] * 3, (torch.int64, _triton.NORM_FORM * UNITS)],
             "norm_finish": [saved, normed, (torch.float32, 7 * UNITS), two],
             "forward": [big] * 2 + [units] * 5 + [forms if keeps else units],
             "backward": [big] * 3 + [forms, sums],
@@ -273,6 +283,34 @@ def normed(dtype: torch.dtype = torch.float32, last: bool = False) -> tuple[Any,
 
 def copied(norm: BatchNorm) -> BatchNorm:
     return BatchNorm(*(p.clone() if isinstance(p, Tensor) else p for p in norm))
+
+
+@pytest.mark.parametrize("norm", [False, True], ids=["", "batch norm"])
+@pytest.mark.parametrize("last", [False, True], ids=["NCHW", "channels_last"])
+def test_packed_numbers(
+    driver: Driver, last: bool, norm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, r, _, units, options = normed(torch.bfloat16 if last else torch.float32, last)
+    r = r if norm else None
+    rows = (torch.randn(UNITS), torch.rand(UNITS) + 0.5, torch.randn(UNITS)) if norm else None
+    numbers = packed(units, options.solution, options.eps, rows)
+    driver.type, driver.elements = x.dtype, x.numel()
+    want = _triton_packed.value(x, r, numbers, norm, options)
+    driver.took()
+    monkeypatch.setattr(_triton, "_DEVICES", ("cpu", "cuda"))
+    monkeypatch.setattr(_triton_packed, "value", lambda *args: pytest.fail("by Python"))
+    ways = (
+        lambda: _packed_ops.apply(x, r, numbers, norm, options),
+        lambda: torch.ops.deu.packed_value.default(x, r, numbers, norm, options.packed()),
+        lambda: torch.ops.deu.packed_value(x, r, numbers, normed=norm, settings=options.packed()),
+    )
+    for way in ways:
+        y = way()
+        assert torch.equal(y, want)
+        assert y.stride() == want.stride()
+        assert driver.took() == ["packed_value"]
+    with pytest.raises(pytest.fail.Exception, match="by Python"):  # another batch is another plan
+        _packed_ops.apply(x[:1].clone(), None, numbers, norm, options)
 
 
 FORWARD = ["measure", "settle", "norm_forward"]

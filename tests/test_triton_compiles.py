@@ -41,7 +41,7 @@ for name, (launch, made) in kernels.items():
 
 UNIT = ["forward", "backward", "finish"]
 NORM = ["measure", "settle", "norm_forward"]
-NORM += ["norm_backward", "norm_finish", "norm_backward", "norm_forward"]
+NORM += ["norm_backward", "norm_finish", "norm_backward", "norm_forward", "packed_value"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from deu import _triton, _triton_launch, _triton_normed
+from deu import _triton, _triton_launch, _triton_normed, _triton_packed
 from deu._layout import DTYPES
 from deu._settings import Settings
 from deu._subspaces import SOLUTIONS
@@ -62,6 +62,7 @@ def _on_chip(chip: int) -> Iterator[None]:
         for module, name, function in (
             (_triton, "processors", lambda device: 132),
             (_triton_normed, "processors", lambda device: 132),
+            (_triton_packed, "processors", lambda device: 132),
             (_triton_launch, "has_ptx", lambda device: True),
             (_triton_launch, "is_since", lambda device, major: chip >= 10 * major),
         ):
@@ -87,6 +88,8 @@ def compiled(
             of = _triton_normed.BatchNorm(a, a, a, a, batches, 0.1, 1e-5)
             ahead = _triton_normed._plan_forward(t, t, t, of, settings, False)
             frozen = _triton_normed._plan_forward(t, t, t, of, settings, True)
+            packed = _triton_packed._plan(t, t, t, 64, True, settings)
+            assert packed is not None
             back = _triton_normed._plan_backward(t, t, t, t, 64, settings)
             launches = {
                 "measure": ahead.measure,
@@ -96,6 +99,7 @@ def compiled(
                 "norm_finish": back.finish,
                 "norm_backward, onward": back.onward,
                 "norm_forward, frozen": frozen.forward,
+                "packed_value": packed.value,
             }
         else:
             forward = _triton._plan_forward(t, t, a, settings, True)

@@ -9,6 +9,9 @@ from . import reference as reference
 from ._explain import formula as formula
 from ._explain import subspaces as subspaces
 from ._groups import param_groups as param_groups
+from .inference import PackedDEU as PackedDEU
+from .inference import PackedNormDEU as PackedNormDEU
+from .inference import for_inference as for_inference
 from .modules import DEU as DEU
 from .modules import LazyDEU as LazyDEU
 from .norm import NormDEU as NormDEU

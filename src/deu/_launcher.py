@@ -34,7 +34,7 @@ from ._settings import Settings
 _SOURCE = Path(__file__).parent / "csrc" / "launcher.cpp"
 _HEADERS = tuple(
     _SOURCE.with_name(f"{name}.h")
-    for name in ("launch", "launch_norm", "with_python", "autograd", "operators")
+    for name in ("launch", "launch_norm", "launch_packed", "with_python", "autograd", "operators")
 )
 _NAME = "deu_launcher"
 _FLAGS = ("-std=c++2a", "-O2", "-g0", "-shared", "-fPIC", "-fvisibility=hidden", "-w")
@@ -47,6 +47,7 @@ Kernel = tuple[int, int, int, int, bool, bytes]  # what the launcher has to know
 
 call: Callable[[Tensor, tuple[Tensor, ...], Settings], Tensor | None] | None = None
 call_norm: Callable[..., Tensor | None] | None = None  # of batch norm and a unit in one
+call_packed: Callable[..., Tensor | None] | None = None  # by packed numbers
 problem: Exception | None = None  # why there is none
 _module: ModuleType | None = None
 _built: Path | None = None  # and to be loaded by whoever comes next
@@ -226,7 +227,7 @@ def _load(path: Path) -> None:
 
 def use(path: Path, device: str, launch: Any, stream: Any) -> None:
     """Load the launcher for one type of device, with the functions that launch and name streams."""
-    global call, call_norm, _module
+    global call, call_norm, call_packed, _module
     spec = importlib.util.spec_from_file_location(_NAME, path)
     assert spec is not None
     assert spec.loader is not None
@@ -235,6 +236,7 @@ def use(path: Path, device: str, launch: Any, stream: Any) -> None:
     addresses = (ctypes.cast(f, ctypes.c_void_p).value for f in (launch, stream))
     module.use(device, *addresses, _backward, _norm_backward, _norm_rows)
     _module, call, call_norm = module, module.call, module.call_norm
+    call_packed = module.call_packed
     for name in module.names():
         operator = getattr(torch.ops.deu, name).default
         _whole[name] = operator._op
@@ -243,9 +245,9 @@ def use(path: Path, device: str, launch: Any, stream: Any) -> None:
 
 def release() -> None:
     """Go back to Python."""
-    global call, call_norm, _module
+    global call, call_norm, call_packed, _module
     if _module is not None:
-        call = call_norm = None
+        call = call_norm = call_packed = None
         for name, whole in _whole.items():
             getattr(torch.ops.deu, name).default._op = whole
         _whole.clear()
@@ -298,6 +300,18 @@ def keep_norm_backward(
     launches: tuple[Any, ...],
 ) -> bool:
     return _tell("keep_norm_backward", (grad, x, residual, settings, sums), launches)
+
+
+def keep_packed(
+    x: Tensor,
+    residual: Tensor | None,
+    packed: Tensor,
+    normed: bool,
+    settings: Settings,
+    launch: Any,
+) -> bool:
+    """The same for values by packed numbers."""
+    return _tell("keep_packed", (x, residual, packed, normed, settings), (launch,))
 
 
 def _tell(function: str, call: tuple[Any, ...], launches: tuple[Any, ...]) -> bool:

@@ -45,13 +45,15 @@ def straight_through(value: Tensor, source: Tensor) -> Tensor:
     return value.detach() + (source - source.detach())
 
 
-def classify(solution: str, a: Tensor, b: Tensor, c: Tensor, eps: float) -> list[Tensor]:
-    """For each row of the table, which neurons it holds for: every neuron has exactly one."""
+def classify(
+    solution: str, a: Tensor, b: Tensor, c: Tensor, eps: float, first: int = 0
+) -> list[Tensor]:
+    """For each row of the table from ``first`` on, which neurons it holds for: each has one."""
     rows, snap = SOLUTIONS[solution]
     a, b, c = snap(_math, a.detach(), b.detach(), c.detach(), eps)
     free = torch.ones_like(a, dtype=torch.bool)
     held = []
-    for row in rows:
+    for row in rows[first:]:
         here = free & row.when(_math, a, b, c, eps)
         held.append(here)
         free = free & ~here
@@ -60,12 +62,20 @@ def classify(solution: str, a: Tensor, b: Tensor, c: Tensor, eps: float) -> list
 
 
 def normal_form(
-    solution: str, a: Tensor, b: Tensor, c: Tensor, c1: Tensor, c2: Tensor, eps: float
+    solution: str,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    c1: Tensor,
+    c2: Tensor,
+    eps: float,
+    first: int = 0,
 ) -> tuple[Tensor, Form]:
     """Kind and normal form of each neuron, differentiable in the five coefficients.
 
     Arguments are float64 tensors of one shape.  A coefficient that counts as zero in the paper's
-    solution gets no gradient here; ``deu.reference`` adds what outward gravitation gives it.
+    solution gets no gradient here; ``deu.reference`` adds what outward gravitation gives it.  Rows
+    before ``first`` are passed over.
     """
     rows, snap = SOLUTIONS[solution]
     snapped = snap(_math, a, b, c, eps)
@@ -77,7 +87,7 @@ def normal_form(
     ]
     kind = torch.zeros_like(a, dtype=torch.int64)
     total = [torch.zeros_like(a) for _ in Form._fields]
-    for row, here in zip(rows, classify(solution, a, b, c, eps), strict=True):
+    for row, here in zip(rows[first:], classify(solution, a, b, c, eps, first), strict=True):
         safe = [torch.where(here, p, float(v)) for p, v in zip(live, row.inside, strict=True)]
         forced = row.force(_math, *safe)
         safe = [straight_through(v, p) for v, p in zip(forced, safe, strict=True)]

@@ -39,6 +39,8 @@ _DEVICES = ("cuda",)  # AMD's GPUs go by this name too
 SUMS, OWN_SUMS, NORM_SUMS = 16, 7, 9
 # And how many forward keeps for backward of each neuron: its normal form; and its neighbour's.
 FORM, NEAR_FORM = 7, 5
+# The first of a normal form's is the kind, so many times, with what else is known of it.
+KIND_STEP = 32
 # With batch norm before it: then mean, scale and shift, the inverse of the deviation, what the mean
 # lacks in float32, and the five coefficients.
 NORM_ROWS = {"mean": FORM, "over": FORM + 3, "rest": FORM + 4, "coefficients": FORM + 5}

@@ -60,6 +60,7 @@ class How(NamedTuple):
     PTX: bool  # whether the chip understands NVIDIA's instructions
     FACTORS: bool  # whether conditions may be factors, see _triton_fast.py
     KEEP: bool  # forward: whether normal forms are kept for backward
+    READY: bool  # forward: whether they are there already, of packed numbers
     NORM: int  # whether batch norm comes before the unit, see _triton_norm.py
     RESIDUAL: bool  # and whether another tensor is added in between
     OVERLAP: bool  # whether a kernel may be launched while the one before it ends

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 
 from ._triton import FORM as _FORM
+from ._triton import KIND_STEP as _KIND_STEP
 from ._triton_elements import (
     CRITICAL,
     DOUBLE,
@@ -60,6 +61,7 @@ _SLOWEST, _FASTEST, _BY_DOUBLE = tl.constexpr(1e-6), tl.constexpr(1e6), tl.const
 
 
 FORM = tl.constexpr(_FORM)  # how many numbers are kept of a normal form
+KIND_STEP = tl.constexpr(_KIND_STEP)
 
 # What is known of a channel; and of its neighbour, with whether it oscillates slowly.
 Form = namedtuple("Form", ["kind", "p", "q", "A", "B", "Af", "Bf"])
@@ -330,7 +332,7 @@ def keep_form(forms_ptr, a, b, c, kind, p, q, A, B, Af, Bf, walk, HOW: tl.conste
             beside = can_be_beside(kind, u, v, E, F, Ef, Ff)
             able = able | (mode <= SHORT) | (beside & (mode == SINGLE))
     at, n = forms_ptr + walk.channel, walk.channels
-    code = kind * 32 + close.to(tl.int32) * 16 + able.to(tl.int32) * 8 + mode
+    code = kind * KIND_STEP + close.to(tl.int32) * 16 + able.to(tl.int32) * 8 + mode
     store(at, code.to(tl.float64), walk.mask, HOW)
     store(at + n, p, walk.mask, HOW)
     store(at + 2 * n, q, walk.mask, HOW)
@@ -349,7 +351,17 @@ def kept_form(forms_ptr, walk, HOW: tl.constexpr):
     A, B = load(at + 3 * n, mask, 0.0, HOW), load(at + 4 * n, mask, 0.0, HOW)
     Af, Bf = load(at + 5 * n, mask, 0.0, HOW), load(at + 6 * n, mask, 0.0, HOW)
     code = code.to(tl.int32)
-    return Form(code // 32, p, q, A, B, Af, Bf), code % 8, code & 8 > 0, code & 16 > 0
+    return Form(code // KIND_STEP, p, q, A, B, Af, Bf), code % 8, code & 8 > 0, code & 16 > 0
+
+
+@triton.jit
+def ready_form(forms_ptr, walk, HOW: tl.constexpr):
+    # A form among packed numbers (see _packed.py), and the arithmetic for values.
+    form, _, _, _ = kept_form(forms_ptr, walk, HOW)
+    kind, p, q, A, B, Af, Bf = form
+    zero = tl.zeros_like(p)
+    mode = _tier(zero, zero, zero, kind, p, q, A, B, Af, Bf, HOW.CONTINUOUS, False, HOW)
+    return form, tl.where(kind == ENTIRE, DOUBLE, mode)
 
 
 @triton.jit

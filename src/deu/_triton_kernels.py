@@ -44,6 +44,7 @@ from ._triton_forms import (
     kept_form,
     kept_neighbour,
     normal_form,
+    ready_form,
 )
 from ._triton_norm import ONWARD
 from ._triton_seamless import has_seamless
@@ -70,13 +71,17 @@ def forward_channels(
     HOW: tl.constexpr, ALONE: tl.constexpr, beside=None,
 ):  # fmt: skip
     # A walk's share of the values.
-    a, b, c, c1, c2 = coefficients(
-        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
-    )
-    _, own_a, own_b, own_c, kind, p, q, A, B, Af, Bf, mode = normal_form(
-        a, b, c, c1, c2, HOW.CONTINUOUS, HOW
-    )
-    form = Form(kind, p, q, A, B, Af, Bf)
+    if HOW.READY:
+        form, mode = ready_form(forms_ptr, walk, HOW)
+    else:
+        a, b, c, c1, c2 = coefficients(
+            a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk.channel, walk.mask, HOW
+        )
+        _, own_a, own_b, own_c, kind, p, q, A, B, Af, Bf, mode = normal_form(
+            a, b, c, c1, c2, HOW.CONTINUOUS, HOW
+        )
+        form = Form(kind, p, q, A, B, Af, Bf)
+    kind = form.kind
     # The first programs to begin keep what backward needs; of neighbours once they are done, but
     # where programs are so few that others would wait.
     NEIGHBOURS: tl.constexpr = HOW.KEEP and not HOW.CONTINUOUS
@@ -114,7 +119,8 @@ def forward_channels(
             for i in range(HOW.WIDTH):
                 if holds(slow, i, HOW):
                     forward_alone(
-                        t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i, HOW, ALONE, beside
+                        t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, forms_ptr, walk, i,
+                        HOW, ALONE, beside,
                     )  # fmt: skip
     elif HOW.MODE == DOUBLE or mode == DOUBLE:
         # What few neurons need is not worth the time to compile it for each kind.

@@ -129,6 +129,7 @@ def how_of(
         # In the interpreter too, which then tests what NVIDIA's chips run.
         FACTORS=has_ptx(t.device) or t.device.type == "cpu",
         KEEP=False,
+        READY=False,
         NORM=0,
         RESIDUAL=False,
         OVERLAP=is_since(t.device, 9),  # Hopper

@@ -15,8 +15,8 @@ from triton.language.extra.cuda import gdc_wait
 from ._triton_elements import inverse, root
 from ._triton_forms import load
 
-# What comes before the unit: nothing; batch norm, by what was measured of the batch or by running
-# statistics; and in the second walk of backward what goes on to its input.
+# What comes before the unit: nothing; batch norm, by what was measured of the batch (or is packed)
+# or by running statistics; and in the second walk of backward what goes on to its input.
 PLAIN, MEASURED, FROZEN, ONWARD = (tl.constexpr(i) for i in range(4))
 
 # Batch norm of a channel: its input less the mean, times scale, plus shift.  Of a gradient of that
@@ -42,7 +42,7 @@ def norm_of(beside, walk, TYPE: tl.constexpr, HOW: tl.constexpr):
             scale = scale * inverse(root(variance + beside.eps))
             shift = load(beside.bias + channel, mask, 0.0, HOW)
         else:
-            if HOW.OVERLAP:
+            if HOW.OVERLAP and not HOW.READY:
                 gdc_wait()  # until these rows are there: all that does without is done by now
             mean = load(beside.rows + channel, mask, 0.0, HOW)
             scale = load(beside.rows + n + channel, mask, 0.0, HOW)

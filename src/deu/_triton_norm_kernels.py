@@ -186,6 +186,30 @@ def norm_forward(
 
 
 @triton.jit
+def packed_value(
+    t_ptr, r_ptr, y_ptr, packed_ptr, channels, positions, share, inner,
+    t_outer, t_channel, t_inner, r_outer, r_channel, r_inner, y_outer, y_channel, y_inner,
+    HOW: tl.constexpr, ALONE: tl.constexpr,
+):  # fmt: skip
+    # Values by packed numbers, with batch norm or without.  All that does not depend on the input
+    # is done while the kernel before this one ends; forward_walk waits for it.
+    walk = walk_of(channels, positions, share, inner, HOW)
+    t = Strided(t_ptr, t_outer, t_channel, t_inner)
+    if HOW.ALIKE:
+        r = Strided(r_ptr, t_outer, t_channel, t_inner)
+        y = Strided(y_ptr, t_outer, t_channel, t_inner)
+    else:
+        r = Strided(r_ptr, r_outer, r_channel, r_inner)
+        y = Strided(y_ptr, y_outer, y_channel, y_inner)
+    forms = packed_ptr.to(tl.pointer_type(tl.float64), bitcast=True)
+    rows = forms + MEAN * channels
+    beside = Beside(rows, rows, rows, rows, rows, rows, 0.0, r, r)
+    forward_channels(
+        t, y, forms, forms, forms, forms, forms, forms, walk, HOW, ALONE, beside
+    )  # fmt: skip
+
+
+@triton.jit
 def norm_backward(
     t_ptr, r_ptr, g_ptr, out_ptr, r_out_ptr, saved_ptr, sums_ptr, onward_ptr,
     channels, positions, share, inner, t_outer, t_channel, t_inner, r_outer, r_channel, r_inner,

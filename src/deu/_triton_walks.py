@@ -7,6 +7,7 @@ arithmetic that its channels ask for, keeps its sums in registers and stores the
 
 import triton
 import triton.language as tl
+from triton.language.extra.cuda import gdc_wait
 
 from ._triton_chip import clamped, widened
 from ._triton_elements import (
@@ -214,6 +215,8 @@ def forward_walk(
     unit = _unit(form, KIND, MODE, False, HOW)
     TYPE: tl.constexpr = tl.float64 if MODE == DOUBLE else tl.float32
     norm = norm_of(beside, walk, TYPE, HOW)
+    if HOW.READY and HOW.OVERLAP:
+        gdc_wait()  # until the input is there: packed numbers have been for long
     STRIDE: tl.constexpr = HOW.HEIGHT if HOW.LANES else HOW.HEIGHT * HOW.WIDTH
     position, outer, inner = start_of(walk, HOW)
     # The loop carries its pointers: Triton's passes take far less time then.
@@ -240,20 +243,25 @@ def forward_walk(
 
 @triton.jit
 def forward_alone(
-    t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, walk, i,
+    t, y, a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, forms_ptr, walk, i,
     HOW: tl.constexpr, ALONE: tl.constexpr, beside=None,
 ):  # fmt: skip
     # One channel of a tile in float64: all of the tile in it would be far slower.
     KIND: tl.constexpr = ENTIRE if HOW.CONTINUOUS else MIXED
     one = one_channel(walk, i, HOW)
-    a, b, c, c1, c2 = coefficients(
-        a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
-    )
-    _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(a, b, c, c1, c2, ALONE.CONTINUOUS, ALONE)
-    form = Form(kind, p, q, A, B, Af, Bf)
-    if kind == OSCILLATING:
+    if ALONE.READY:
+        form, _, _, _ = kept_form(forms_ptr, one, ALONE)
+    else:
+        a, b, c, c1, c2 = coefficients(
+            a_ptr, b_ptr, c_ptr, c1_ptr, c2_ptr, one.channel, one.mask, ALONE
+        )
+        _, _, _, _, kind, p, q, A, B, Af, Bf, _ = normal_form(
+            a, b, c, c1, c2, ALONE.CONTINUOUS, ALONE
+        )
+        form = Form(kind, p, q, A, B, Af, Bf)
+    if form.kind == OSCILLATING:
         forward_walk(t, y, one, form, OSCILLATING, DOUBLE, ALONE, beside)
-    elif HOW.CONTINUOUS and kind == REAL:
+    elif HOW.CONTINUOUS and form.kind == REAL:
         forward_walk(t, y, one, form, REAL, DOUBLE, ALONE, beside)
     else:
         forward_walk(t, y, one, form, KIND, DOUBLE, ALONE, beside)

@@ -13,7 +13,7 @@ from ._triton_normed import BatchNorm
 from .modules import DEU
 
 # Of which norms, and of inputs of how many dimensions.
-_ONE = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
+ONE = {nn.BatchNorm1d: (2, 3), nn.BatchNorm2d: (4,), nn.BatchNorm3d: (5,)}
 
 
 class NormDEU(nn.Module):
@@ -88,7 +88,7 @@ def _may_be_one(norm: Any, unit: Any, input: Tensor, residual: Tensor | None) ->
     return (
         type(unit) is DEU
         and unit.solution == "continuous"
-        and dimensions in _ONE.get(type(norm), ())
+        and dimensions in ONE.get(type(norm), ())
         and unit.dim in (1, 1 - dimensions)
         and input.shape[1] == n == unit.num_features
         and norm._parameters["weight"] is not None
@@ -97,7 +97,7 @@ def _may_be_one(norm: Any, unit: Any, input: Tensor, residual: Tensor | None) ->
         and (norm._buffers["num_batches_tracked"] is not None or not norm.track_running_stats)
         # What is frozen has no backward here; and of one value there is no deviation.
         and (input.numel() > n if norm.training else not torch.is_grad_enabled())
-        and (residual is None or _is_like(residual, input))
+        and (residual is None or is_like(residual, input))
         and not (norm._forward_hooks or norm._forward_pre_hooks)
         and not (norm._backward_hooks or norm._backward_pre_hooks)
         and not (unit._forward_hooks or unit._forward_pre_hooks)
@@ -115,5 +115,5 @@ def _batch_norm(norm: Any) -> BatchNorm:
     return BatchNorm(p["weight"], p["bias"], mean, var, batches, norm.momentum, norm.eps)
 
 
-def _is_like(x: Tensor, other: Tensor) -> bool:
+def is_like(x: Tensor, other: Tensor) -> bool:
     return x.shape == other.shape and x.dtype is other.dtype and x.device == other.device

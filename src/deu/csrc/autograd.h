@@ -115,6 +115,29 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   END_HANDLE_TH_ERRORS
 }
 
+// call_packed(x, residual or None, packed numbers, whether batch norm is among them, settings):
+// likewise.
+PyObject* call_packed(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
+  HANDLE_TH_ERRORS
+  Tensor x, residual, packed;
+  if (count != 5 || !nobody_listens() || !taken(arguments[0], x) ||
+      !taken(arguments[1], residual, true) || !taken(arguments[2], packed))
+    Py_RETURN_NONE;
+  PyObject* number = PyDict_GetItemWithError(numbers_of_settings, arguments[4]);
+  if (PyErr_Occurred()) return nullptr;
+  if (!number) Py_RETURN_NONE;
+  const int64_t settings = PyLong_AsLongLong(number);
+  std::optional<Tensor> y;
+  {
+    pybind11::gil_scoped_release without;
+    at::AutoDispatchBelowAutograd below;
+    y = packed_value(x, residual, packed, arguments[3] == Py_True, settings);
+  }
+  if (!y) Py_RETURN_NONE;
+  return THPVariable_Wrap(std::move(*y));
+  END_HANDLE_TH_ERRORS
+}
+
 // call_norm(x, residual or None, (weight, bias, mean, var, batches, momentum, eps),
 //           (a, b, c, c1, c2), settings, whether it is frozen): likewise.
 PyObject* call_norm(PyObject*, PyObject* const* arguments, Py_ssize_t count) {

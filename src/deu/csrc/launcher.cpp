@@ -128,7 +128,23 @@ PyObject* keep_norm_backward(PyObject*, PyObject* arguments) {
   END_HANDLE_TH_ERRORS
 }
 
+// keep_packed(x, residual or None, packed numbers, whether batch norm is among them, settings,
+//             kernels)
+PyObject* keep_packed(PyObject*, PyObject* arguments) {
+  HANDLE_TH_ERRORS
+  PyObject *x, *residual, *packed, *settings, *kernels;
+  int normed;
+  if (!PyArg_ParseTuple(arguments, "OOOpOO", &x, &residual, &packed, &normed, &settings, &kernels))
+    return nullptr;
+  packed_plans.keep(packed_key_of(THPVariable_Unpack(x), tensor_or_none(residual),
+                                  THPVariable_Unpack(packed), normed, remember(settings)),
+                    kernel_of(kernels, 0));
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
 PyObject* clear(PyObject*, PyObject*) {
+  packed_plans.clear();
   forward_plans.clear();
   backward_plans.clear();
   norm_forward_plans.clear();
@@ -145,6 +161,8 @@ PyMethodDef methods[] = {
     {"call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)), METH_FASTCALL, ""},
     {"call_norm", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_norm)),
      METH_FASTCALL, ""},
+    {"call_packed",
+     reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_packed)), METH_FASTCALL, ""},
     {"use", use, METH_VARARGS, ""},
     {"names", operators::names, METH_NOARGS, ""},
     {"shortened", operators::shortened, METH_VARARGS, ""},
@@ -152,6 +170,7 @@ PyMethodDef methods[] = {
     {"keep_backward", keep_backward, METH_VARARGS, ""},
     {"keep_norm_forward", keep_norm_forward, METH_VARARGS, ""},
     {"keep_norm_backward", keep_norm_backward, METH_VARARGS, ""},
+    {"keep_packed", keep_packed, METH_VARARGS, ""},
     {"clear", clear, METH_NOARGS, ""},
     {"release", release, METH_NOARGS, ""},
     {nullptr, nullptr, 0, nullptr},

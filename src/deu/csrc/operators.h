@@ -26,6 +26,7 @@ struct FromStack {
     return given[i].isNone() ? Tensor() : given[i].toTensor();
   }
   double number(size_t i) { return given[i].toDouble(); }
+  bool truth(size_t i) { return given[i].toBool(); }
   std::optional<int64_t> settings(size_t i) { return number_of(given[i].toStringRef()); }
   template <class Make>
   auto launch(Make make) {
@@ -46,6 +47,10 @@ struct FromPython {
   double number(size_t i) {
     fine = fine && PyFloat_Check(given[i]);
     return fine ? PyFloat_AS_DOUBLE(given[i]) : 0.0;
+  }
+  bool truth(size_t i) {
+    fine = fine && PyBool_Check(given[i]);
+    return given[i] == Py_True;
   }
   std::optional<int64_t> settings(size_t i) {
     Py_ssize_t size;
@@ -139,6 +144,22 @@ struct NormForwardOp {
   }
 };
 
+// x, residual, packed numbers, whether batch norm is among them, settings
+struct PackedOp {
+  static constexpr size_t count = 5;
+
+  template <class From>
+  static Results run(From from) {
+    Tensor x = from.tensor(0), residual = from.tensor(1, true), packed = from.tensor(2);
+    const bool normed = from.truth(3);
+    auto settings = from.settings(4);
+    if (!from.fine || !settings) return std::nullopt;
+    auto y = from.launch([&] { return packed_value(x, residual, packed, normed, *settings); });
+    if (!y) return std::nullopt;
+    return results(*y);
+  }
+};
+
 // grad, saved, x, residual, settings
 struct NormBackwardOp {
   static constexpr size_t count = 5;
@@ -209,6 +230,7 @@ constexpr Known kAll[] = {
     known<NormForwardOp<true>>("norm_value"),
     known<NormForwardOp<false>>("norm_forward"),
     known<NormBackwardOp>("norm_backward"),
+    known<PackedOp>("packed_value"),
 };
 
 std::vector<torch::Library> libraries;

@@ -15,7 +15,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include "launch_norm.h"
+#include "launch_packed.h"
 
 namespace {
 

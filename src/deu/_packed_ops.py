@@ -1,0 +1,74 @@
+"""Values by packed numbers, as an operator: units, and batch norm before them, for inference.
+
+``deu::packed_value`` has one tensor of constants where the others have five or nine, each of which
+a compiled graph checks and fetches in every call.  It has no gradients.  For tensors without a
+kernel it is put together from PyTorch's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.nn import functional
+
+from . import _launcher, _ops, _triton_packed
+from ._packed import coefficients_of, norm_of
+from ._settings import Settings, unpacked
+
+
+def plain(
+    x: Tensor, residual: Tensor | None, packed: Tensor, normed: bool, settings: Settings
+) -> Tensor:
+    """The same by PyTorch and what units without packed numbers are computed by."""
+    if normed:
+        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
+        mean, scale, shift = (row.to(dtype) for row in norm_of(packed))
+        x = functional.batch_norm(x, mean, torch.ones_like(mean), scale, shift, eps=0.0)
+    z = x if residual is None else x + residual
+    return _ops.apply(z, coefficients_of(packed), settings)
+
+
+def _run(x: Tensor, residual: Tensor | None, packed: Tensor, normed: bool, settings: str) -> Tensor:
+    if _triton_packed.fits(x, packed):
+        return _triton_packed.value(x, residual, packed, normed, unpacked(settings))
+    y = plain(x, residual, packed, normed, unpacked(settings))
+    return torch.empty_like(x).copy_(y)
+
+
+value_op = _ops.define(
+    "packed_value", "Tensor x, Tensor? residual, Tensor packed, bool normed", "Tensor", _run
+)
+
+
+@_ops.fake("packed_value")
+def _fake(x: Tensor, *rest: Any) -> Tensor:
+    return torch.empty_like(x)
+
+
+def apply(
+    x: Tensor, residual: Tensor | None, packed: Tensor, normed: bool, settings: Settings
+) -> Tensor:
+    """The value, and if the input's gradient is wanted, what has one."""
+    wanted = x.requires_grad or (residual is not None and residual.requires_grad)
+    if wanted and torch.is_grad_enabled():
+        return plain(x, residual, packed, normed, settings)
+    y: Tensor
+    if torch.compiler.is_compiling():
+        if _triton_packed.fits(x, packed):
+            y = value_op(x, residual, packed, normed, settings.packed())
+            return y
+        return plain(x, residual, packed, normed, settings)
+    launch = _launcher.call_packed
+    if launch is not None and forward_ad._current_level < 0:
+        found = launch(x, residual, packed, normed, settings)
+        if found is not None:
+            return found
+    if not _triton_packed.fits(x, packed) or _ops.is_transformed():
+        return plain(x, residual, packed, normed, settings)
+    if _ops.is_not_plain(x):
+        y = value_op(x, residual, packed, normed, settings.packed())
+        return y
+    return _triton_packed.value(x, residual, packed, normed, settings)
