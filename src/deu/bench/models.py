@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -11,10 +12,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from .. import _launcher
 from ..experiments import models
 from ..experiments.activations import FACTORIES, Factory
+from ..inference import for_inference
 from ..modules import DEU
 from ..norm import NormDEU
 from .cases import LAST, NCHW
@@ -36,6 +39,15 @@ _IN_ONE = "NormDEU"
 _FACTORIES: dict[str, Factory] = {
     **FACTORIES,
     _IN_ONE: lambda features: NormDEU(nn.BatchNorm2d(features), DEU(features)),
+}
+# And for inference: units packed, and batch norm folded into the convolutions before it, wherever
+# nothing but the next layer takes their results.
+_PACKED, _FOLDED, _BOTH = "NormDEU for inference", "ReLU folded", "NormDEU folded, for inference"
+_PREPARED: dict[str, tuple[str, Callable[[nn.Module], nn.Module]]] = {
+    "deu for inference": ("deu", for_inference),
+    _PACKED: (_IN_ONE, for_inference),
+    _FOLDED: (BASE, lambda net: folded(net)),
+    _BOTH: (_IN_ONE, lambda net: for_inference(folded(net))),
 }
 EAGER, COMPILED = "eager", "compiled"
 _LIMITS = {TRAINING: 1.10, INFERENCE: 1.05}  # of ResNet-18 on a GPU
@@ -98,6 +110,7 @@ def model_forms(device: str, quick: bool = False) -> list[Form]:
             Form("MLP", TRAINING, 8, providers=_COMPILED),
             Form("MLP", INFERENCE, 8, how=COMPILED, providers=_COMPILED),
             Form("ResNet-18", TRAINING, 2, providers=(*_COMPILED, _IN_ONE)),
+            Form("ResNet-18", INFERENCE, 2, providers=(*_COMPILED, _IN_ONE, *_PREPARED)),
         ]
     both = (TRAINING, INFERENCE)
     small = [Form(name, work) for name in ("MLP", "CNN") for work in both]
@@ -120,8 +133,9 @@ def model_forms(device: str, quick: bool = False) -> list[Form]:
 
     def resnet18(how: str, providers: tuple[str, ...]) -> list[list[Form]]:
         """For each way, a training step and inference."""
+        more = {TRAINING: (_IN_ONE,), INFERENCE: (_IN_ONE, *_PREPARED)}
         return [
-            [Form("ResNet-18", work, 128, *way, how, (*providers, _IN_ONE)) for work in both]
+            [Form("ResNet-18", work, 128, *way, how, (*providers, *more[work])) for work in both]
             for way in ways
         ]
 
@@ -140,9 +154,17 @@ def model_forms(device: str, quick: bool = False) -> list[Form]:
 class Network:
     """A network with its data, and the step that is timed."""
 
-    def __init__(self, form: Form, net: nn.Module, x: Tensor, target: Tensor) -> None:
+    def __init__(
+        self,
+        form: Form,
+        net: nn.Module,
+        x: Tensor,
+        target: Tensor,
+        prepare: Callable[[nn.Module], nn.Module] = lambda net: net,
+    ) -> None:
         self.form, self.x, self.target = form, x, target
-        self.net = net.train(form.work == TRAINING)
+        self.plain = net  # before it is prepared for inference
+        self.net = prepare(net.train(form.work == TRAINING))
         if form.work == TRAINING:
             self.optimiser = torch.optim.SGD(net.parameters(), lr=1e-4, momentum=0.9, fused=True)
         if form.how == COMPILED:
@@ -241,6 +263,19 @@ class Network:
         return math.nan
 
 
+def folded(net: nn.Module) -> nn.Module:
+    """A copy of a network in evaluation mode, with batch norm in the convolutions before it."""
+    net = copy.deepcopy(net).eval()
+    for block in net.modules():
+        names = list(block._modules)
+        for first, second in itertools.pairwise(names):
+            conv, norm = block._modules[first], block._modules[second]
+            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                block._modules[first] = fuse_conv_bn_eval(conv, norm)
+                block._modules[second] = nn.Identity()
+    return net
+
+
 def launches(step: Callable[[], None]) -> float:
     """How many kernels a step starts on the GPU; NaN where the profiler cannot say."""
     try:
@@ -289,13 +324,12 @@ def error(network: Network) -> Error:
     form = network.form
     block = block_size((form.batch, _BLOCK_NUMBERS))
     x, target = network.x[:block], network.target[:block]
-    original = getattr(network.net, "_orig_mod", network.net)
     plainly = Form(form.network, form.work, form.batch, form.layout)
-    truth = _result(Network(plainly, exact(original), x.double(), target))
+    truth = _result(Network(plainly, exact(network.plain), x.double(), target))
     if form.work == INFERENCE:
         truth = [truth[0].repeat(form.batch // block, 1)]
     same_type = Form(form.network, form.work, form.batch, form.layout, form.autocast)
-    plain = by_reference(copy.deepcopy(original))
+    plain = by_reference(copy.deepcopy(network.plain))
     try:
         # The batch itself: a GPU may round otherwise in a smaller one.
         least = _off(_result(Network(same_type, plain, network.x, network.target)), truth)
@@ -343,10 +377,11 @@ def _measure(
         for name in form.providers:
             try:
                 torch.manual_seed(1)
-                net = make(_FACTORIES[name]).to(device)
+                made_as, prepare = _PREPARED.get(name, (name, lambda net: net))
+                net = make(_FACTORIES[made_as]).to(device)
                 if form.layout == LAST:
                     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-                network = Network(form, net, x, target)
+                network = Network(form, net, x, target, prepare)
                 errors[name] = error(network)
                 if errors[name].wrong:
                     apart.append(wrong_row(template, name, errors[name]))

@@ -185,7 +185,7 @@ PROVIDERS: dict[str, Callable[[int, int], nn.Module]] = {
 
 def is_ours(name: str) -> bool:
     """Whether a provider is the thing that this project makes, by its name."""
-    return name in ("deu", "NormDEU") or name.startswith("deu ") or name.endswith("+ deu")
+    return name == "deu" or name.startswith(("deu ", "NormDEU")) or name.endswith("+ deu")
 
 
 def compiled(module: nn.Module) -> nn.Module:
