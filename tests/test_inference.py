@@ -21,13 +21,14 @@ import deu
 import deu.reference
 from deu import (
     _launcher,
+    _native,
     _packed_ops,
     _triton,
     _triton_cut,
     _triton_launch,
     _triton_packed,
 )
-from deu._packed import coefficients_of, packed
+from deu._packed import COEFFICIENTS, packed, rows_of
 from deu._settings import Settings
 
 from .conftest import GPU, KERNELS, every_subspace
@@ -79,6 +80,23 @@ def test_kernel(solution: str, dtype: torch.dtype, layout: str) -> None:
     assert y.dtype == dtype
     assert y.stride() == t.stride()
     assert relative(y, reference(t, units, settings)).max() <= TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("solution", ["continuous", "paper"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("layout", ["NCHW", "channels_last", "a part", "(B, T, C)"])
+def test_on_a_cpu(solution: str, dtype: torch.dtype, layout: str) -> None:
+    n, settings = 13, settings_of(solution, -1 if layout == "(B, T, C)" else 1)
+    t = 2 * torch.randn((2, 9, n) if layout == "(B, T, C)" else (2, n, 3, 6)).to(dtype)
+    if layout == "channels_last":
+        t = t.to(memory_format=LAST)
+    elif layout == "a part":
+        t = t[..., ::2]
+    units = tuple(p.cpu() for p in units_of(n, solution))
+    y = _packed_ops.plain(t, None, packed(units, solution, 0.01), False, settings)
+    want = _native.forward(t, tuple(p.double() for p in units), settings, False)[0]
+    assert torch.equal(y, want)
+    assert y.stride() == want.stride()
 
 
 @pytest.mark.parametrize("last", [False, True], ids=["NCHW", "channels_last"])
@@ -135,7 +153,8 @@ def test_numbers_are_those_that_the_kernels_make(solution: str) -> None:
     alike = kept[0] // 32 == kinds  # near a seam they may choose another form
     assert alike.sum() >= n - 3
     torch.testing.assert_close(numbers[1:7, alike], kept[1:, alike], rtol=1e-6, atol=1e-9)
-    for p, q in zip(coefficients_of(numbers.view(torch.int64)), units, strict=True):
+    rows = rows_of(numbers.view(torch.int64), COEFFICIENTS)
+    for p, q in zip(rows, units, strict=True):
         assert torch.equal(p.to(DEVICE), q.double())
 
 

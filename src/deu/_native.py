@@ -139,7 +139,12 @@ _UNKNOWN: Any = object()
 
 
 def _plan(
-    t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
+    t: Tensor,
+    grad: Tensor | None,
+    out: Tensor,
+    dtype: torch.dtype,
+    channels: int,
+    settings: Settings,
 ) -> _Planned | None:
     """A plan for these shapes and settings, made once.
 
@@ -151,22 +156,26 @@ def _plan(
         t.stride(),
         None if grad is None else grad.stride(),
         t.dtype,
-        a.dtype,
-        a.shape[0],
+        dtype,
+        channels,
         settings,
     )
     found = _plans.get(key, _UNKNOWN)
     if found is _UNKNOWN:
         if len(_plans) >= 4096:  # shapes that never come back must not fill the memory
             _plans.clear()
-        found = _plans[key] = _make_plan(t, grad, out, a, settings)
+        found = _plans[key] = _make_plan(t, grad, out, dtype, channels, settings)
     return found
 
 
 def _make_plan(
-    t: Tensor, grad: Tensor | None, out: Tensor, a: Tensor, settings: Settings
+    t: Tensor,
+    grad: Tensor | None,
+    out: Tensor,
+    dtype: torch.dtype,
+    channels: int,
+    settings: Settings,
 ) -> _Planned | None:
-    channels = a.shape[0]
     sources = (t,) if grad is None else (t, grad)
     found = common_layout(out, sources, channels, settings.dim)
     if found is None:
@@ -178,7 +187,7 @@ def _make_plan(
         *strides[1],  # where there is no gradient, the output's, unused
         *strides[-1],
         _DTYPES[t.dtype],
-        _DTYPES[a.dtype],
+        _DTYPES[dtype],
         settings.solution == "continuous",
         settings.training,
         settings.eps,
@@ -217,7 +226,7 @@ def forward(
     y = torch.empty_like(t)
     if t.numel() == 0:
         return y, _NO_CENTRE
-    planned = _plan(t, None, y, a, settings)
+    planned = _plan(t, None, y, a.dtype, a.shape[0], settings)
     if planned is None:
         contiguous, centre = forward(t.contiguous(), (a, b, c, c1, c2), settings)
         return y.copy_(contiguous), centre
@@ -239,6 +248,28 @@ def forward(
     centre = torch.empty(a.shape[0], dtype=torch.float64)
     _library.deu_forward(*pointers, centre.data_ptr(), threads)
     return y, centre
+
+
+def value(t: Tensor, numbers: Tensor, row: int, settings: Settings) -> Tensor:
+    """y alone, of coefficients that are five rows of eight bytes a number, from this one on."""
+    assert _library is not None
+    assert not settings.training
+    t = plain(t)
+    y = torch.empty_like(t)
+    if t.numel() == 0:
+        return y
+    channels = numbers.shape[1]
+    planned = _plan(t, None, y, torch.float64, channels, settings)
+    if planned is None:
+        return y.copy_(value(t.contiguous(), numbers, row, settings))
+    if planned.copy_t:
+        t = in_order_of(t, y)
+    first, step = numbers.data_ptr() + 8 * channels * row, 8 * channels
+    pointers = (first, first + step, first + 2 * step, first + 3 * step, first + 4 * step)
+    _library.deu_forward(
+        planned.address, t.data_ptr(), y.data_ptr(), *pointers, None, torch.get_num_threads()
+    )
+    return y
 
 
 def backward(
@@ -264,7 +295,7 @@ def backward(
     grads = (grad_a, grad_b, grad_c, grad_c1, grad_c2)
     if t.numel() == 0:
         return grad_t, *(g.zero_() for g in grads)
-    planned = _plan(t, grad, grad_t, a, settings)
+    planned = _plan(t, grad, grad_t, a.dtype, a.shape[0], settings)
     if planned is None:
         moved, *rest = backward(grad.contiguous(), t.contiguous(), coefficients, centre, settings)
         return grad_t.copy_(moved), *rest

@@ -14,7 +14,9 @@ from ._normal_form import normal_form, working_dtype
 from ._subspaces import PLACES, Kind, six_numbers
 from ._triton import FORM, KIND_STEP, NORM_FORM, NORM_ROWS
 
-_MEAN, _COEFFICIENTS = NORM_ROWS["mean"], NORM_ROWS["coefficients"]
+# Mean, scale and shift; and the five coefficients.
+NORM = slice(NORM_ROWS["mean"], NORM_ROWS["mean"] + 3)
+COEFFICIENTS = slice(NORM_ROWS["coefficients"], NORM_FORM)
 # Closed forms near a seam lose as many digits of float64 as their numbers have before the point:
 # so far they leave those of float32.
 _LARGEST = 1e7
@@ -31,10 +33,10 @@ def packed(
     a, b, c, c1, c2 = (p.detach().to("cpu", torch.float64) for p in coefficients)
     rows = torch.zeros(NORM_FORM, a.numel(), dtype=torch.float64)
     rows[:FORM] = _form(solution, (a, b, c, c1, c2), eps)
-    rows[_MEAN + 1] = 1.0
+    rows[NORM.start + 1] = 1.0
     if norm is not None:
-        rows[_MEAN : _MEAN + 3] = torch.stack(norm).detach().to("cpu", torch.float64)
-    rows[_COEFFICIENTS:] = torch.stack((a, b, c, c1, c2))
+        rows[NORM] = torch.stack(norm).detach().to("cpu", torch.float64)
+    rows[COEFFICIENTS] = torch.stack((a, b, c, c1, c2))
     return rows.view(torch.int64).to(coefficients[0].device)
 
 
@@ -59,19 +61,9 @@ def _numbers(solution: str, units: tuple[Tensor, ...], eps: float, first: int) -
     return torch.stack([KIND_STEP * kind.double(), *found.values()])
 
 
-def coefficients_of(numbers: Tensor) -> tuple[Tensor, ...]:
-    """The five coefficients, of packed numbers."""
-    return _rows(numbers)[_COEFFICIENTS:].unbind()
-
-
-def norm_of(numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean, scale and shift, of packed numbers."""
-    mean, scale, shift = _rows(numbers)[_MEAN : _MEAN + 3].unbind()
-    return mean, scale, shift
-
-
-def _rows(numbers: Tensor) -> Tensor:
+def rows_of(numbers: Tensor, which: slice) -> Tensor:
+    """Some of the rows of packed numbers, in float64 where the device has it."""
     dtype = working_dtype(numbers.device)
-    if dtype != torch.float64:  # a device that has none
-        return numbers.cpu().view(torch.float64).to(numbers.device, dtype)
-    return numbers.view(torch.float64)
+    if dtype != torch.float64:
+        return numbers[which].cpu().view(torch.float64).to(numbers.device, dtype)
+    return numbers.view(torch.float64)[which]

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import functional
 
-from . import _launcher, _ops, _triton_packed
-from ._packed import coefficients_of, norm_of
+from . import _launcher, _native, _ops, _triton_packed
+from ._packed import COEFFICIENTS, NORM, rows_of
 from ._settings import Settings, unpacked
 
 
@@ -25,10 +25,24 @@ def plain(
     """The same by PyTorch and what units without packed numbers are computed by."""
     if normed:
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-        mean, scale, shift = (row.to(dtype) for row in norm_of(packed))
+        mean, scale, shift = rows_of(packed, NORM).to(dtype).unbind()
         x = functional.batch_norm(x, mean, torch.ones_like(mean), scale, shift, eps=0.0)
     z = x if residual is None else x + residual
-    return _ops.apply(z, coefficients_of(packed), settings)
+    if _is_for_cpu(z, packed):
+        return _native.value(z, packed.contiguous(), COEFFICIENTS.start, settings)
+    return _ops.apply(z, rows_of(packed, COEFFICIENTS).unbind(), settings)
+
+
+def _is_for_cpu(z: Tensor, packed: Tensor) -> bool:
+    """Whether the CPU's kernels take the packed numbers as they are."""
+    return (
+        z.is_cpu
+        and not torch.compiler.is_compiling()
+        and _native.fits(z, (packed,))
+        and not (z.requires_grad and torch.is_grad_enabled())
+        and not _ops.is_transformed()
+        and not _ops.is_not_plain(z)
+    )
 
 
 def _run(x: Tensor, residual: Tensor | None, packed: Tensor, normed: bool, settings: str) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from . import _packed_ops
-from ._packed import coefficients_of, packed
+from ._packed import COEFFICIENTS, packed, rows_of
 from ._settings import Settings
 from .functional import check_features
 from .modules import DEU
@@ -103,7 +103,7 @@ class PackedDEU(DEU):
         self.training = unit.training
 
     def coefficients(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        a, b, c, c1, c2 = coefficients_of(self.packed)
+        a, b, c, c1, c2 = rows_of(self.packed, COEFFICIENTS).unbind()
         return a, b, c, c1, c2
 
     def reset_parameters(self) -> None:
