@@ -26,7 +26,7 @@ def plain(
     if normed:
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
         mean, scale, shift = rows_of(packed, NORM).to(dtype).unbind()
-        x = functional.batch_norm(x, mean, torch.ones_like(mean), scale, shift, eps=0.0)
+        x = functional.batch_norm(x, mean, torch.zeros_like(mean), scale, shift, eps=1.0)
     z = x if residual is None else x + residual
     if _is_for_cpu(z, packed):
         return _native.value(z, packed.contiguous(), COEFFICIENTS.start, settings)
