@@ -44,7 +44,7 @@ def tiling_of(t: Tensor, settings: Settings, lanes: bool, backward: bool) -> Til
         # paper's rows have more of them.
         if not continuous:
             return Tiling(4, 4, 3, 168, 4, together=2)
-        warps = 2 if large else 4
+        warps = 8 if large else 4  # fewer programs leave fewer sums
         return Tiling(warps, 4, 16 // warps, 128, 4, together=2)
     if size == 2 and not large:
         return Tiling(2, 8, 8, 128, 4)

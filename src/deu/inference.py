@@ -65,7 +65,6 @@ def _can_be_one(layer: NormDEU) -> bool:
     dimensions = ONE.get(type(norm), ())
     return (
         type(unit) is DEU
-        and unit.solution == "continuous"
         and unit.num_features == norm.num_features
         and dimensions != ()
         and all(unit.dim in (1, 1 - n) for n in dimensions)
