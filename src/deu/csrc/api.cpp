@@ -90,12 +90,17 @@ constexpr int64_t WORTH_A_THREAD = 16384;
 // a multiple of so many positions.
 constexpr int64_t UNITS = 64, POSITIONS = 128;
 
-static double read(const void* base, int dtype, int64_t i) {
+template <class S>
+static void widen_row(const S* row, int count, double* to) {
+  for (int l = 0; l < count; ++l) to[l] = static_cast<double>(portable::widen(row[l]));
+}
+
+static void read_row(const void* base, int dtype, int64_t from, int count, double* to) {
   switch (dtype) {
-    case FLOAT64: return static_cast<const double*>(base)[i];
-    case BFLOAT16: return portable::widen(static_cast<const portable::BFloat16*>(base)[i]);
-    case FLOAT16: return portable::widen(static_cast<const portable::Half*>(base)[i]);
-    default: return static_cast<const float*>(base)[i];
+    case FLOAT64: return widen_row(static_cast<const double*>(base) + from, count, to);
+    case BFLOAT16: return widen_row(static_cast<const portable::BFloat16*>(base) + from, count, to);
+    case FLOAT16: return widen_row(static_cast<const portable::Half*>(base) + from, count, to);
+    default: return widen_row(static_cast<const float*>(base) + from, count, to);
   }
 }
 
@@ -107,10 +112,6 @@ static void write(void* base, int dtype, int64_t i, double v) {
     default: portable::narrow(v, static_cast<float*>(base) + i);
   }
 }
-
-struct Coefficients {
-  double a, b, c, c1, c2;
-};
 
 // The values and slopes of a block of neurons of the paper's solution, each at a point of its own.
 struct Points {
@@ -212,15 +213,15 @@ struct Units {
   const Plan& plan;
   const void* pointers[5];
 
-  Coefficients operator[](int64_t i) const {
-    const int d = plan.coefficient_dtype;
-    return {read(pointers[0], d, i), read(pointers[1], d, i), read(pointers[2], d, i), read(pointers[3], d, i),
-            read(pointers[4], d, i)};
+  // Rows of the first so many of a, b, c, c1 and c2, `stride` apart.
+  void read(int rows, int64_t from, int count, double* to, int64_t stride) const {
+    for (int j = 0; j < rows; ++j) read_row(pointers[j], plan.coefficient_dtype, from, count, to + j * stride);
   }
 };
 
-static bool is_singular(const Coefficients& k, double eps) {
-  return std::fabs(k.a) < eps || std::fabs(k.b) < eps || std::fabs(k.c) < eps;
+// Whether gravitation pulls a unit, of rows of its coefficients.
+static bool is_singular(const double* unit, int64_t stride, double eps) {
+  return std::fabs(unit[0]) < eps || std::fabs(unit[stride]) < eps || std::fabs(unit[2 * stride]) < eps;
 }
 
 static int useful_threads(const Plan& plan, int threads) {
@@ -255,14 +256,17 @@ class Population {
                 reinterpret_cast<double (*)[5 * NUMBERS][NEURONS]>(derivatives_.get())};
   }
 
-  void set(int64_t i, const Coefficients& k) {
-    double* own = coefficients_.data() + i;
-    const int64_t stride = forming_.stride;
-    own[0] = k.a, own[stride] = k.b, own[2 * stride] = k.c, own[3 * stride] = k.c1, own[4 * stride] = k.c2;
+  // A row for each of a, b, c, c1 and c2.
+  double* coefficients(int64_t from) { return coefficients_.data() + from; }
+  int64_t stride() const { return forming_.stride; }
+
+  void take(const Units& units, int64_t from, int count) {
+    units.read(5, from, count, coefficients(from), forming_.stride);
   }
 
-  // a, b, c, c1 or c2
-  double coefficient(int which, int64_t i) const { return coefficients_[which * forming_.stride + i]; }
+  void mark_singular(int64_t from, int count, unsigned char* marks) {
+    for (int l = 0; l < count; ++l) marks[l] = is_singular(coefficients(from + l), forming_.stride, forming_.eps);
+  }
 
   void solve(int64_t from, int count) const { neuron_kernels().solve(forming_, from, count); }
 
@@ -284,8 +288,13 @@ class Population {
 
 // Whether outward gravitation will ask for the centres of any neuron's inputs.
 static bool wants_centres(const Plan& plan, const Units& units) {
-  for (int64_t i = 0; plan.training && !plan.continuous && i < plan.channels; ++i)
-    if (is_singular(units[i], plan.eps)) return true;
+  double rows[3 * NEURONS];
+  for (int64_t from = 0; plan.training && !plan.continuous && from < plan.channels; from += NEURONS) {
+    const int count = static_cast<int>(plan.channels - from < NEURONS ? plan.channels - from : NEURONS);
+    units.read(3, from, count, rows, NEURONS);
+    for (int l = 0; l < count; ++l)
+      if (is_singular(rows + l, NEURONS, plan.eps)) return true;
+  }
   return false;
 }
 
@@ -301,11 +310,8 @@ static void forward(const Plan& plan, const void* t, void* y, const Units& units
   if (pull) job.pulled = pulled.data(), job.centres = centres.data();
 
   auto form = [&](int64_t from, int count) {
-    for (int64_t i = from; i < from + count; ++i) {
-      const Coefficients k = units[i];
-      own.set(i, k);
-      if (pull) pulled[i] = is_singular(k, plan.eps);
-    }
+    own.take(units, from, count);
+    if (pull) own.mark_singular(from, count, pulled.data() + from);
     own.solve(from, count);
   };
   const Kernels& k = kernels();
@@ -340,26 +346,25 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
   }
 
   auto form = [&](int64_t from, int count) {
-    double singular[5][NEURONS], moved[5][NEURONS], at[NEURONS];
-    int64_t whose[NEURONS];
-    int found = 0;
-    for (int64_t i = from; i < from + count; ++i) {
-      const Coefficients k = units[i];
-      own.set(i, k);
-      if (!pull) continue;
-      neighbours.set(i, k);
-      pulled[i] = is_singular(k, plan.eps);
-      if (!pulled[i]) continue;
-      singular[0][found] = k.a, singular[1][found] = k.b, singular[2][found] = k.c;
-      singular[3][found] = k.c1, singular[4][found] = k.c2;
-      at[found] = centre[i];
-      whose[found++] = i;
-    }
+    own.take(units, from, count);
     own.solve(from, count);
+    if (!pull) return;
+    own.mark_singular(from, count, pulled.data() + from);
+    neighbours.take(units, from, count);
+    double singular[5][NEURONS], moved[5][NEURONS], at[NEURONS];
+    int whose[NEURONS], found = 0;
+    for (int l = 0; l < count; ++l)
+      if (pulled[from + l]) whose[found++] = l;
     if (found == 0) return;
+    double* rows = neighbours.coefficients(from);
+    const int64_t stride = neighbours.stride();
+    for (int k = 0; k < found; ++k) {
+      at[k] = centre[from + whose[k]];
+      for (int j = 0; j < 5; ++j) singular[j][k] = rows[j * stride + whose[k]];
+    }
     neighbours_of(singular, plan.eps, at, job.limits, found, moved);
-    for (int l = 0; l < found; ++l)
-      neighbours.set(whose[l], {moved[0][l], moved[1][l], moved[2][l], moved[3][l], moved[4][l]});
+    for (int k = 0; k < found; ++k)
+      for (int j = 0; j < 5; ++j) rows[j * stride + whose[k]] = moved[j][k];
     neighbours.solve(from, count);
   };
   const Kernels& k = kernels();
@@ -373,7 +378,7 @@ static void backward(const Plan& plan, const void* t, const void* g, void* grad_
     // Singular coefficients of the paper's solution have the gradients of a neighbour, or none.
     for (int j = 0; !plan.continuous && j < 3; ++j)
       for (int l = 0; l < count; ++l)
-        if (std::fabs(own.coefficient(j, from + l)) < plan.eps) gradients[j][l] = outward[j][l];
+        if (std::fabs(own.coefficients(from + l)[j * own.stride()]) < plan.eps) gradients[j][l] = outward[j][l];
     neuron_kernels().limit_length(plan.max_grad_norm, count, gradients);
     for (int j = 0; j < 5; ++j)
       for (int l = 0; l < count; ++l) write(grads[j], plan.coefficient_dtype, from + l, gradients[j][l]);

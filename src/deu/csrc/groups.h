@@ -50,22 +50,35 @@ struct Groups {
 constexpr int ROW_ONLY = -1, ARITHMETICS = 2 * ENTIRE;
 
 template <class W>
-static int arithmetic(const Neurons& neurons, int64_t i) {
-  const int precision = neurons.precisions[i];
-  if (neurons.kinds[i] == ENTIRE || (sizeof(W) == 4 && precision == DOUBLE)) return ROW_ONLY;
-  return 2 * neurons.kinds[i] + (sizeof(W) == 8 || precision == MEDIUM);
+DEU_INLINE int arithmetic(int kind, int precision) {
+  const bool alone = kind == ENTIRE || (sizeof(W) == 4 && precision == DOUBLE);
+  return alone ? ROW_ONLY : 2 * kind + (sizeof(W) == 8 || precision == MEDIUM);
+}
+
+// That of the wanted neurons of a group, of others ROW_ONLY; the result is the most frequent of them.
+template <class W>
+static int most_frequent(const Neurons& neurons, int64_t channel, const bool* wanted, int* takes) {
+  const unsigned char *kinds = neurons.kinds + channel, *precisions = neurons.precisions + channel;
+  int largest = ROW_ONLY, others = 0;
+  for (int l = 0; l < LANES; ++l) {
+    takes[l] = wanted[l] ? arithmetic<W>(kinds[l], precisions[l]) : ROW_ONLY;
+    largest = takes[l] > largest ? takes[l] : largest;
+  }
+  for (int l = 0; l < LANES; ++l) others += takes[l] != largest && takes[l] != ROW_ONLY;
+  if (others == 0) return largest;
+  int votes[ARITHMETICS] = {}, most = 0;
+  for (int l = 0; l < LANES; ++l)
+    if (takes[l] != ROW_ONLY && ++votes[takes[l]] > votes[most]) most = takes[l];
+  return most;
 }
 
 // A pass for those of the wanted neurons of a group that take the most frequent arithmetic among them;
 // which are then no longer wanted.
 template <class W>
 static void add_pass(const Neurons& neurons, bool neighbour, bool* wanted, Group<W>* group) {
-  int takes[LANES], votes[ARITHMETICS] = {}, most = 0;
-  for (int l = 0; l < LANES; ++l) {
-    takes[l] = wanted[l] ? arithmetic<W>(neurons, group->channel + l) : ROW_ONLY;
-    if (takes[l] != ROW_ONLY && ++votes[takes[l]] > votes[most]) most = takes[l];
-  }
-  if (votes[most] == 0) return;
+  int takes[LANES];
+  const int most = most_frequent<W>(neurons, group->channel, wanted, takes);
+  if (most == ROW_ONLY) return;
   Pass<W>& pass = group->pass[group->passes++];
   pass.neighbour = neighbour;
   pass.arithmetic = most;
