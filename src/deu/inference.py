@@ -97,9 +97,12 @@ class PackedDEU(DEU):
         nn.Module.__init__(self)
         for name in (*_SAME, "max_grad_norm", "_init"):
             setattr(self, name, getattr(unit, name))
+        if norm is not None:
+            self.dim = 1
+        self.training = unit.training
+        self._settings = super().settings()._replace(training=False)
         numbers = packed(unit.coefficients(), unit.solution, unit.eps, _frozen(norm))
         self.register_buffer("packed", numbers)
-        self.training = unit.training
 
     def coefficients(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         a, b, c, c1, c2 = rows_of(self.packed, COEFFICIENTS).unbind()
@@ -112,7 +115,7 @@ class PackedDEU(DEU):
         )
 
     def settings(self) -> Settings:
-        return super().settings()._replace(training=False)
+        return self._settings  # made once: it takes as long as a small layer
 
     def forward(self, input: Tensor) -> Tensor:
         check_features(input, self.num_features, self.dim)
@@ -139,7 +142,6 @@ class PackedNormDEU(NormDEU):
         nn.Module.__init__(self)
         self.dimensions = ONE[type(layer.norm)]
         self.unit = PackedDEU(layer.unit, layer.norm)
-        self.unit.dim = 1
         self.training = layer.training
 
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
