@@ -247,19 +247,20 @@ def test_layers_are_replaced_and_nothing_else() -> None:
 def test_a_layer_by_itself_and_one_that_is_used_twice() -> None:
     unit = deu.DEU(3)
     assert isinstance(deu.for_inference(unit), deu.PackedDEU)
-    quick = deu.for_inference(nn.Sequential(unit, nn.Sequential(unit)))
-    assert quick[0] is quick[1][0]
+    quick = deu.for_inference(nn.Sequential(unit, nn.Sequential(unit), unit))
+    assert isinstance(quick[0], deu.PackedDEU)
+    assert quick[0] is quick[1][0] is quick[2]
 
 
 @pytest.mark.parametrize(
     ("layer", "kinds"),
     [
-        (lambda: deu.NormDEU(nn.BatchNorm2d(3, track_running_stats=False), deu.DEU(3)), "two"),
-        (lambda: deu.NormDEU(nn.BatchNorm2d(3, affine=False), deu.DEU(3)), "two"),
+        (lambda: deu.NormDEU(nn.BatchNorm2d(3, track_running_stats=False), deu.DEU(3)), "none"),
+        (lambda: deu.NormDEU(nn.BatchNorm2d(3, affine=False), deu.DEU(3)), "none"),
         (lambda: deu.NormDEU(nn.BatchNorm2d(3), deu.DEU(3, solution="paper")), "one"),
-        (lambda: deu.NormDEU(nn.BatchNorm2d(3), deu.DEU()), "two"),
+        (lambda: deu.NormDEU(nn.BatchNorm2d(3), deu.DEU()), "none"),
         (lambda: deu.NormDEU(nn.BatchNorm2d(3), deu.DEU(3, dim=-3)), "one"),
-        (lambda: hooked(deu.NormDEU(nn.BatchNorm2d(3), deu.DEU(3))), "two"),
+        (lambda: hooked(deu.NormDEU(nn.BatchNorm2d(3), deu.DEU(3))), "none"),
         (lambda: hooked(deu.DEU(3)), "none"),
         (lambda: Louder(3), "none"),
     ],
@@ -296,6 +297,13 @@ def test_errors_say_what_was_given() -> None:
     quick = deu.for_inference(trained())
     with pytest.raises(ValueError, match=r"expected 4D input \(got 2D input\)"):
         quick.one(torch.randn(4, 4, device=DEVICE))
+    single = deu.for_inference(deu.NormDEU(nn.BatchNorm2d(1), deu.DEU(1)).to(DEVICE))
+    with pytest.raises(ValueError, match="expected 1 features along dim=1"):
+        single(torch.randn(2, 5, 3, 3, device=DEVICE))
+    with pytest.raises(ValueError, match="cannot be packed into one; got NormDEU"):
+        deu.PackedNormDEU(deu.NormDEU(nn.BatchNorm2d(3, affine=False), deu.DEU(3)))
+    with pytest.raises(ValueError, match="meta device have no numbers"):
+        deu.for_inference(deu.DEU(3, device="meta"))
     with pytest.raises(ValueError, match="expected 4 features along dim=1"):
         quick.one(torch.randn(4, 5, 3, 3, device=DEVICE))
     with pytest.raises(TypeError, match="real floating-point input"):
@@ -369,7 +377,68 @@ def test_compiles_whole_and_once(wanted: bool, monkeypatch: pytest.MonkeyPatch) 
             torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
     assert counter.frame_count == 1
     nodes = [node.target for graph in counter.graphs for node in graph.graph.nodes]
+    assert nodes.count(torch.ops.deu.packed_unit.default) == 3
+
+
+@pytest.mark.parametrize("wanted", [False, True], ids=["", "gradients"])
+def test_below_autograd_a_compiled_graph_has_values(
+    wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not GPU:
+        monkeypatch.setattr(_triton_packed, "fits", lambda *args: True)
+        monkeypatch.setattr(_triton_packed, "value", _packed_ops.plain)
+    quick = deu.for_inference(trained())
+    torch._dynamo.reset()
+    backend = torch._dynamo.testing.AotEagerAndRecordGraphs()
+    with torch.set_grad_enabled(wanted):
+        torch.compile(quick, backend=backend)(torch.randn(4, 3, 6, 6, device=DEVICE))
+    nodes = [node.target for node in backend.fw_graphs[0].graph.nodes]
     assert nodes.count(torch.ops.deu.packed_value.default) == (0 if wanted else 3)
+    assert torch.ops.deu.packed_unit.default not in nodes
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, of its jvp
+@pytest.mark.parametrize("backward", [True, False], ids=["grad", "jvp"])
+def test_compiled_gradients_of_functions_are_right_or_refused(
+    backward: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The operator has no gradients, which must not go without notice."""
+    if not GPU:
+        monkeypatch.setattr(_triton_packed, "fits", lambda *args: True)
+        monkeypatch.setattr(_triton_packed, "value", _packed_ops.plain)
+    quick = deu.for_inference(deu.DEU(4, init="waves").to(DEVICE))
+    x = torch.randn(2, 4, device=DEVICE)
+
+    def gradient(x: Tensor) -> Tensor:
+        if backward:
+            return torch.func.grad(lambda x: quick(x).square().sum())(x)
+        return torch.func.jvp(quick, (x,), (torch.ones_like(x),))[1]
+
+    want = gradient(x)
+    torch._dynamo.reset()
+    try:
+        got = torch.compile(gradient, backend="aot_eager")(x)
+    except Exception:
+        return  # as of layers that are not packed
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_compiled_model_is_to_be_compiled_again() -> None:
+    unit = deu.DEU(4, init="waves")
+    for model in (unit, nn.Sequential(unit)):
+        quick = deu.for_inference(torch.compile(model, backend="eager"))
+        assert any(type(m) is deu.PackedDEU for m in quick.modules())
+        assert not any(hasattr(m, "_orig_mod") for m in quick.modules())
+        x = torch.randn(3, 4)
+        torch.testing.assert_close(quick(x), model(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch.jit
+def test_traces() -> None:
+    quick = deu.for_inference(nn.Sequential(deu.NormDEU(nn.BatchNorm1d(4), deu.DEU(4)), deu.DEU(4)))
+    x = torch.randn(3, 4)
+    traced = torch.jit.trace(quick, x)
+    torch.testing.assert_close(traced(2 * x), quick(2 * x), rtol=1e-4, atol=1e-5)
 
 
 def test_exports() -> None:
@@ -378,6 +447,9 @@ def test_exports() -> None:
     with torch.no_grad():
         program = torch.export.export(quick, (x,))
         torch.testing.assert_close(program.module()(x), quick(x), rtol=1e-4, atol=1e-5)
+    x.requires_grad_()
+    found = (torch.autograd.grad(f(x).sum(), x)[0] for f in (program.module(), quick))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu

@@ -30,8 +30,13 @@ def packed(
     norm: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
     """Rows of numbers for the units; ``norm`` is batch norm's mean, scale and shift, if any."""
+    if coefficients[0].is_meta:
+        raise ValueError(
+            "units on the meta device have no numbers to pack; "
+            "load the model first, as by to_empty and load_state_dict"
+        )
     a, b, c, c1, c2 = (p.detach().to("cpu", torch.float64) for p in coefficients)
-    rows = torch.zeros(NORM_FORM, a.numel(), dtype=torch.float64)
+    rows = torch.zeros(NORM_FORM, a.numel(), dtype=torch.float64, device="cpu")
     rows[:FORM] = _form(solution, (a, b, c, c1, c2), eps)
     rows[NORM.start + 1] = 1.0
     if norm is not None:
@@ -63,6 +68,13 @@ def _numbers(solution: str, units: tuple[Tensor, ...], eps: float, first: int) -
 
 def rows_of(numbers: Tensor, which: slice) -> Tensor:
     """Some of the rows of packed numbers, in float64 where the device has it."""
+    state = torch._C._get_tracing_state()
+    if state is not None:  # torch.jit.trace knows no such view: to it they are constants
+        torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
+        try:
+            return rows_of(numbers, which).clone()
+        finally:
+            torch._C._set_tracing_state(state)  # type: ignore[attr-defined]
     dtype = working_dtype(numbers.device)
     if dtype != torch.float64:
         return numbers[which].cpu().view(torch.float64).to(numbers.device, dtype)

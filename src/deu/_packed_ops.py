@@ -1,8 +1,9 @@
 """Values by packed numbers, as an operator: units, and batch norm before them, for inference.
 
-``deu::packed_value`` has one tensor of constants where the others have five or nine, each of which
-a compiled graph checks and fetches in every call.  It has no gradients.  For tensors without a
-kernel it is put together from PyTorch's own.
+One tensor of constants stands where the others have five or nine, each of which a compiled graph
+checks and fetches in every call.  ``deu::packed_unit`` is what ``torch.compile`` sees; below
+autograd it becomes ``deu::packed_value``, which has no gradients, or what has them where they are
+wanted.  For tensors without a kernel that is put together from PyTorch's own.
 """
 
 from __future__ import annotations
@@ -62,18 +63,42 @@ def _fake(x: Tensor, *rest: Any) -> Tensor:
     return torch.empty_like(x)
 
 
+def _run_unit(
+    x: Tensor, residual: Tensor | None, packed: Tensor, normed: bool, *rest: Any
+) -> Tensor:
+    settings = Settings(*rest)
+    if _is_wanted(x, residual) or _ops.is_transformed():
+        return plain(x, residual, packed, normed, settings)
+    y: Tensor = value_op(x, residual, packed, normed, settings.packed())
+    return y
+
+
+unit_op = _ops.define(
+    "packed_unit",
+    "Tensor x, Tensor? residual, Tensor packed, bool normed",
+    "Tensor",
+    _run_unit,
+    "CompositeImplicitAutograd",
+)
+
+
+def _is_wanted(x: Tensor, residual: Tensor | None) -> bool:
+    """Whether the gradient of an input is."""
+    wanted = x.requires_grad or (residual is not None and residual.requires_grad)
+    return wanted and torch.is_grad_enabled()
+
+
 def apply(
     x: Tensor, residual: Tensor | None, packed: Tensor, normed: bool, settings: Settings
 ) -> Tensor:
     """The value, and if the input's gradient is wanted, what has one."""
-    wanted = x.requires_grad or (residual is not None and residual.requires_grad)
-    if wanted and torch.is_grad_enabled():
-        return plain(x, residual, packed, normed, settings)
     y: Tensor
     if torch.compiler.is_compiling():
         if _triton_packed.fits(x, packed):
-            y = value_op(x, residual, packed, normed, settings.packed())
+            y = unit_op(x, residual, packed, normed, *settings)
             return y
+        return plain(x, residual, packed, normed, settings)
+    if _is_wanted(x, residual):
         return plain(x, residual, packed, normed, settings)
     launch = _launcher.call_packed
     if launch is not None and forward_ad._current_level < 0:
@@ -83,6 +108,6 @@ def apply(
     if not _triton_packed.fits(x, packed) or _ops.is_transformed():
         return plain(x, residual, packed, normed, settings)
     if _ops.is_not_plain(x):
-        y = value_op(x, residual, packed, normed, settings.packed())
+        y = unit_op(x, residual, packed, normed, *settings)
         return y
     return _triton_packed.value(x, residual, packed, normed, settings)

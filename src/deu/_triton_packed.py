@@ -29,7 +29,14 @@ from ._triton_launch import (
 
 def fits(x: Tensor, packed: Tensor) -> bool:
     """Whether there is a kernel for these tensors: in single precision at most."""
-    return _triton.fits(x, (packed,)) and x.dtype != torch.float64 and x.numel() > 0
+    return (
+        _triton.fits(x, (packed,))
+        and x.dtype != torch.float64
+        and x.numel() > 0
+        and packed.dtype == torch.int64
+        and packed.shape[0] == _triton.NORM_FORM
+        and packed.is_contiguous()  # a copy would not be there yet when the kernel begins
+    )
 
 
 @dataclass
@@ -88,7 +95,7 @@ def value(
     x: Tensor, residual: Tensor | None, packed: Tensor, normed: bool, settings: Settings
 ) -> Tensor:
     """y, after batch norm if ``normed``, and with the residual if there is one."""
-    x, packed = plain(x), packed.contiguous()
+    x = plain(x)
     y = torch.empty_like(x)
     n = packed.shape[1]
     where = None if residual is None else residual.stride()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from . import _packed_ops
@@ -25,14 +26,15 @@ def for_inference(model: nn.Module) -> nn.Module:
     instead of five parameters, or nine tensors with batch norm.  On a GPU a call then takes less of
     the host's time, most of all under ``torch.compile``, and its kernel less time to begin.
 
-    What has hooks, or is a subclass of these layers, stays as it is; so does batch norm without
-    running statistics, beside packed units.  Gradients of the input can still be taken.
+    Some layers stay as they are: those with hooks, subclasses of these, lazy ones that have had no
+    input yet, and batch norm without parameters or running statistics or with a unit that all
+    features share.  Gradients of the input can still be taken.
 
     Args:
         model: any module; it is left as it was.
 
     Returns:
-        The copy.
+        The copy.  What was compiled is not in it: compile the copy.
 
     Example:
         >>> import torch
@@ -48,15 +50,17 @@ def for_inference(model: nn.Module) -> nn.Module:
 
 
 def _replaced(module: nn.Module, done: dict[nn.Module, nn.Module]) -> nn.Module:
+    module = getattr(module, "_orig_mod", module)  # that of torch.compile
     if module not in done:
         done[module] = module
         if type(module) is DEU and not _has_hooks(module):
             done[module] = PackedDEU(module)
         elif type(module) is NormDEU and _can_be_one(module):
             done[module] = PackedNormDEU(module)
-        else:
-            for name, child in module.named_children():
-                module._modules[name] = _replaced(child, done)
+        elif not isinstance(module, NormDEU):
+            for name, child in list(module._modules.items()):  # which may be one twice
+                if child is not None:
+                    module._modules[name] = _replaced(child, done)
     return done[module]
 
 
@@ -87,7 +91,7 @@ def _row(i: int) -> Any:
 class PackedDEU(DEU):
     """A :class:`DEU` that learns no more, as :func:`for_inference` makes it.
 
-    It has a buffer, ``packed``, in the place of five parameters; these can still be read.
+    It has a buffer, ``packed``, in the place of five parameters; copies of these can be read.
     """
 
     packed: Tensor
@@ -97,15 +101,13 @@ class PackedDEU(DEU):
         nn.Module.__init__(self)
         for name in (*_SAME, "max_grad_norm", "_init"):
             setattr(self, name, getattr(unit, name))
-        if norm is not None:
-            self.dim = 1
         self.training = unit.training
         self._settings = super().settings()._replace(training=False)
         numbers = packed(unit.coefficients(), unit.solution, unit.eps, _frozen(norm))
         self.register_buffer("packed", numbers)
 
     def coefficients(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        a, b, c, c1, c2 = rows_of(self.packed, COEFFICIENTS).unbind()
+        a, b, c, c1, c2 = rows_of(self.packed, COEFFICIENTS).clone().unbind()
         return a, b, c, c1, c2
 
     def reset_parameters(self) -> None:
@@ -126,22 +128,27 @@ def _frozen(norm: Any) -> tuple[Tensor, Tensor, Tensor] | None:
     """Batch norm by its running statistics: mean, scale and shift."""
     if norm is None:
         return None
-    over = (norm.running_var.double() + norm.eps).rsqrt()
-    return norm.running_mean.double(), norm.weight.double() * over, norm.bias.double()
+    given = (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+    mean, var, weight, bias = (p.detach().to("cpu", torch.float64) for p in given)
+    return mean, weight * (var + norm.eps).rsqrt(), bias
 
 
 class PackedNormDEU(NormDEU):
     """A :class:`NormDEU` that learns no more, as :func:`for_inference` makes it.
 
-    Its ``unit`` is a :class:`PackedDEU` whose tensor has batch norm's numbers too.
+    Its ``unit`` is a :class:`PackedDEU` whose tensor has batch norm's numbers too, so that there is
+    no ``norm``.
     """
 
     unit: PackedDEU
 
     def __init__(self, layer: NormDEU) -> None:
         nn.Module.__init__(self)
+        if not _can_be_one(layer):
+            raise ValueError(f"batch norm and unit cannot be packed into one; got {layer}")
         self.dimensions = ONE[type(layer.norm)]
         self.unit = PackedDEU(layer.unit, layer.norm)
+        self._settings = self.unit.settings()._replace(dim=1)
         self.training = layer.training
 
     def forward(self, input: Tensor, residual: Tensor | None = None) -> Tensor:
@@ -149,8 +156,12 @@ class PackedNormDEU(NormDEU):
         if input.ndim not in self.dimensions:
             wanted = " or ".join(f"{n}D" for n in self.dimensions)
             raise ValueError(f"expected {wanted} input (got {input.ndim}D input)")
-        check_features(input, unit.num_features, 1)
+        if input.shape[1] != unit.num_features:
+            raise ValueError(
+                f"expected {unit.num_features} features along dim=1; "
+                f"got an input of shape {tuple(input.shape)}, which has {input.shape[1]} there"
+            )
         call = _packed_ops.apply
         if residual is not None and not is_like(residual, input):
             call = _packed_ops.plain
-        return call(input, residual, unit.packed, True, unit.settings())
+        return call(input, residual, unit.packed, True, self._settings)
