@@ -351,6 +351,14 @@ def test_transforms_of_functions() -> None:
 # ---- the operator -----------------------------------------------------------------------------
 
 
+@pytest.fixture
+def _by_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no GPU, the operator is put together from PyTorch's own."""
+    if not GPU:
+        monkeypatch.setattr(_triton_packed, "fits", lambda *args: True)
+        monkeypatch.setattr(_triton_packed, "value", _packed_ops.plain)
+
+
 @pytest.mark.parametrize("normed", [False, True], ids=["", "normed"])
 def test_operator_passes_its_checks(normed: bool) -> None:
     x, r, _ = inputs((3, 5, 4, 4))
@@ -360,11 +368,9 @@ def test_operator_passes_its_checks(normed: bool) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, in Python 3.12
+@pytest.mark.usefixtures("_by_operator")
 @pytest.mark.parametrize("wanted", [False, True], ids=["", "gradients"])
-def test_compiles_whole_and_once(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not GPU:  # the operator, put together from PyTorch's own
-        monkeypatch.setattr(_triton_packed, "fits", lambda *args: True)
-        monkeypatch.setattr(_triton_packed, "value", _packed_ops.plain)
+def test_compiles_whole_and_once(wanted: bool) -> None:
     model = trained()
     quick = deu.for_inference(model)
     model.eval()
@@ -380,13 +386,9 @@ def test_compiles_whole_and_once(wanted: bool, monkeypatch: pytest.MonkeyPatch) 
     assert nodes.count(torch.ops.deu.packed_unit.default) == 3
 
 
+@pytest.mark.usefixtures("_by_operator")
 @pytest.mark.parametrize("wanted", [False, True], ids=["", "gradients"])
-def test_below_autograd_a_compiled_graph_has_values(
-    wanted: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not GPU:
-        monkeypatch.setattr(_triton_packed, "fits", lambda *args: True)
-        monkeypatch.setattr(_triton_packed, "value", _packed_ops.plain)
+def test_below_autograd_a_compiled_graph_has_values(wanted: bool) -> None:
     quick = deu.for_inference(trained())
     torch._dynamo.reset()
     backend = torch._dynamo.testing.AotEagerAndRecordGraphs()
@@ -398,14 +400,10 @@ def test_below_autograd_a_compiled_graph_has_values(
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, of its jvp
+@pytest.mark.usefixtures("_by_operator")
 @pytest.mark.parametrize("backward", [True, False], ids=["grad", "jvp"])
-def test_compiled_gradients_of_functions_are_right_or_refused(
-    backward: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_gradients_of_functions_are_right_or_refused(backward: bool) -> None:
     """The operator has no gradients, which must not go without notice."""
-    if not GPU:
-        monkeypatch.setattr(_triton_packed, "fits", lambda *args: True)
-        monkeypatch.setattr(_triton_packed, "value", _packed_ops.plain)
     quick = deu.for_inference(deu.DEU(4, init="waves").to(DEVICE))
     x = torch.randn(2, 4, device=DEVICE)
 

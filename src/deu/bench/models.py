@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 import math
 import time
 from collections.abc import Callable
@@ -12,17 +11,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from .. import _launcher
 from ..experiments import models
 from ..experiments.activations import FACTORIES, Factory
-from ..inference import for_inference
 from ..modules import DEU
 from ..norm import NormDEU
 from .cases import LAST, NCHW
 from .check import Error, block_size
 from .layers import Emit
+from .prepared import PREPARED
 from .providers import by_reference, compiled, exact, is_ours
 from .rounds import Clock, Times, enough, summarise, take_turns, wrong_row
 from .rows import FAILED, Row, first_line
@@ -39,15 +37,6 @@ _IN_ONE = "NormDEU"
 _FACTORIES: dict[str, Factory] = {
     **FACTORIES,
     _IN_ONE: lambda features: NormDEU(nn.BatchNorm2d(features), DEU(features)),
-}
-# And for inference: units packed, and batch norm folded into the convolutions before it, wherever
-# nothing but the next layer takes their results.
-_PACKED, _FOLDED, _BOTH = "NormDEU for inference", "ReLU folded", "NormDEU folded, for inference"
-_PREPARED: dict[str, tuple[str, Callable[[nn.Module], nn.Module]]] = {
-    "deu for inference": ("deu", for_inference),
-    _PACKED: (_IN_ONE, for_inference),
-    _FOLDED: (BASE, lambda net: folded(net)),
-    _BOTH: (_IN_ONE, lambda net: for_inference(folded(net))),
 }
 EAGER, COMPILED = "eager", "compiled"
 _LIMITS = {TRAINING: 1.10, INFERENCE: 1.05}  # of ResNet-18 on a GPU
@@ -110,7 +99,7 @@ def model_forms(device: str, quick: bool = False) -> list[Form]:
             Form("MLP", TRAINING, 8, providers=_COMPILED),
             Form("MLP", INFERENCE, 8, how=COMPILED, providers=_COMPILED),
             Form("ResNet-18", TRAINING, 2, providers=(*_COMPILED, _IN_ONE)),
-            Form("ResNet-18", INFERENCE, 2, providers=(*_COMPILED, _IN_ONE, *_PREPARED)),
+            Form("ResNet-18", INFERENCE, 2, providers=(*_COMPILED, _IN_ONE, *PREPARED)),
         ]
     both = (TRAINING, INFERENCE)
     small = [Form(name, work) for name in ("MLP", "CNN") for work in both]
@@ -133,7 +122,7 @@ def model_forms(device: str, quick: bool = False) -> list[Form]:
 
     def resnet18(how: str, providers: tuple[str, ...]) -> list[list[Form]]:
         """For each way, a training step and inference."""
-        more = {TRAINING: (_IN_ONE,), INFERENCE: (_IN_ONE, *_PREPARED)}
+        more = {TRAINING: (_IN_ONE,), INFERENCE: (_IN_ONE, *PREPARED)}
         return [
             [Form("ResNet-18", work, 128, *way, how, (*providers, *more[work])) for work in both]
             for way in ways
@@ -263,19 +252,6 @@ class Network:
         return math.nan
 
 
-def folded(net: nn.Module) -> nn.Module:
-    """A copy of a network in evaluation mode, with batch norm in the convolutions before it."""
-    net = copy.deepcopy(net).eval()
-    for block in net.modules():
-        names = list(block._modules)
-        for first, second in itertools.pairwise(names):
-            conv, norm = block._modules[first], block._modules[second]
-            if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
-                block._modules[first] = fuse_conv_bn_eval(conv, norm)
-                block._modules[second] = nn.Identity()
-    return net
-
-
 def launches(step: Callable[[], None]) -> float:
     """How many kernels a step starts on the GPU; NaN where the profiler cannot say."""
     try:
@@ -377,7 +353,7 @@ def _measure(
         for name in form.providers:
             try:
                 torch.manual_seed(1)
-                made_as, prepare = _PREPARED.get(name, (name, lambda net: net))
+                made_as, prepare = PREPARED.get(name, (name, lambda net: net))
                 net = make(_FACTORIES[made_as]).to(device)
                 if form.layout == LAST:
                     net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
