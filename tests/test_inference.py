@@ -300,6 +300,8 @@ def test_errors_say_what_was_given() -> None:
     single = deu.for_inference(deu.NormDEU(nn.BatchNorm2d(1), deu.DEU(1)).to(DEVICE))
     with pytest.raises(ValueError, match="expected 1 features along dim=1"):
         single(torch.randn(2, 5, 3, 3, device=DEVICE))
+    with pytest.raises(TypeError, match="real floating-point input"):
+        single(torch.ones(2, 1, 3, 3, dtype=torch.int64, device=DEVICE))
     with pytest.raises(ValueError, match="cannot be packed into one; got NormDEU"):
         deu.PackedNormDEU(deu.NormDEU(nn.BatchNorm2d(3, affine=False), deu.DEU(3)))
     with pytest.raises(ValueError, match="meta device have no numbers"):

@@ -29,7 +29,10 @@ def packed(
     eps: float,
     norm: tuple[Tensor, Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """Rows of numbers for the units; ``norm`` is batch norm's mean, scale and shift, if any."""
+    """Rows of numbers for the units; ``norm`` is batch norm's mean, scale and shift, if any.
+
+    The latter are on the CPU.
+    """
     if coefficients[0].is_meta:
         raise ValueError(
             "units on the meta device have no numbers to pack; "
@@ -40,7 +43,7 @@ def packed(
     rows[:FORM] = _form(solution, (a, b, c, c1, c2), eps)
     rows[NORM.start + 1] = 1.0
     if norm is not None:
-        rows[NORM] = torch.stack(norm).detach().to("cpu", torch.float64)
+        rows[NORM] = torch.stack(norm)
     rows[COEFFICIENTS] = torch.stack((a, b, c, c1, c2))
     return rows.view(torch.int64).to(coefficients[0].device)
 

@@ -40,7 +40,7 @@ def _is_for_cpu(z: Tensor, packed: Tensor) -> bool:
         z.is_cpu
         and not torch.compiler.is_compiling()
         and _native.fits(z, (packed,))
-        and not (z.requires_grad and torch.is_grad_enabled())
+        and not _is_wanted(z, None)
         and not _ops.is_transformed()
         and not _ops.is_not_plain(z)
     )

@@ -89,14 +89,17 @@ def check_input(t: Tensor, coefficients: tuple[Tensor, ...], dim: int) -> None:
     check_features(t, shape[0], dim)
 
 
-def check_features(t: Tensor, features: int, dim: int) -> None:
-    """The same of the input alone, for units that are known to fit each other."""
+def check_features(t: Tensor, features: int, dim: int, shared: bool = True) -> None:
+    """The same of the input alone, for units that are known to fit each other.
+
+    One unit is for all of the input if it may be ``shared``.
+    """
     if not t.is_floating_point():
         raise TypeError(
             f"deu needs a real floating-point input; got {t.dtype}. "
             "Convert it first, as with t.float()"
         )
-    if features == 1:
+    if features == 1 and shared:
         return
     if not -t.ndim <= dim < t.ndim:
         raise ValueError(

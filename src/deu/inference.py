@@ -156,11 +156,7 @@ class PackedNormDEU(NormDEU):
         if input.ndim not in self.dimensions:
             wanted = " or ".join(f"{n}D" for n in self.dimensions)
             raise ValueError(f"expected {wanted} input (got {input.ndim}D input)")
-        if input.shape[1] != unit.num_features:
-            raise ValueError(
-                f"expected {unit.num_features} features along dim=1; "
-                f"got an input of shape {tuple(input.shape)}, which has {input.shape[1]} there"
-            )
+        check_features(input, unit.num_features, 1, shared=False)
         call = _packed_ops.apply
         if residual is not None and not is_like(residual, input):
             call = _packed_ops.plain

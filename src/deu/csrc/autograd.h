@@ -89,12 +89,8 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     if (!taken(PyTuple_GET_ITEM(arguments[1], i), units[i])) Py_RETURN_NONE;
     grads |= units[i].requires_grad();
   }
-  PyObject* number = PyDict_GetItemWithError(numbers_of_settings, arguments[2]);
-  if (!number) {
-    if (PyErr_Occurred()) return nullptr;
-    Py_RETURN_NONE;
-  }
-  const int64_t settings = PyLong_AsLongLong(number);
+  const auto settings = number_of(arguments[2]);
+  if (!settings) Py_RETURN_NONE;
   const bool keep = at::GradMode::is_enabled();
   grads &= keep;
   Tensor y;
@@ -103,10 +99,10 @@ PyObject* call(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     std::optional<Result> made;
     {
       at::AutoDispatchBelowAutograd below;
-      made = forward(t, units, settings, keep);
+      made = forward(t, units, *settings, keep);
     }
     if (made && grads)
-      y = DEU::apply(t, units[0], units[1], units[2], units[3], units[4], *made, settings);
+      y = DEU::apply(t, units[0], units[1], units[2], units[3], units[4], *made, *settings);
     else if (made)
       y = made->y;
   }
@@ -123,15 +119,13 @@ PyObject* call_packed(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   if (count != 5 || !nobody_listens() || !taken(arguments[0], x) ||
       !taken(arguments[1], residual, true) || !taken(arguments[2], packed))
     Py_RETURN_NONE;
-  PyObject* number = PyDict_GetItemWithError(numbers_of_settings, arguments[4]);
-  if (PyErr_Occurred()) return nullptr;
-  if (!number) Py_RETURN_NONE;
-  const int64_t settings = PyLong_AsLongLong(number);
+  const auto settings = number_of(arguments[4]);
+  if (!settings) Py_RETURN_NONE;
   std::optional<Tensor> y;
   {
     pybind11::gil_scoped_release without;
     at::AutoDispatchBelowAutograd below;
-    y = packed_value(x, residual, packed, arguments[3] == Py_True, settings);
+    y = packed_value(x, residual, packed, arguments[3] == Py_True, *settings);
   }
   if (!y) Py_RETURN_NONE;
   return THPVariable_Wrap(std::move(*y));
@@ -159,10 +153,8 @@ PyObject* call_norm(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
   }
   norm.momentum = PyFloat_AsDouble(PyTuple_GET_ITEM(arguments[2], 5));
   norm.eps = PyFloat_AsDouble(PyTuple_GET_ITEM(arguments[2], 6));
-  PyObject* number = PyDict_GetItemWithError(numbers_of_settings, arguments[4]);
-  if (PyErr_Occurred()) return nullptr;
-  if (!number) Py_RETURN_NONE;
-  const int64_t settings = PyLong_AsLongLong(number);
+  const auto settings = number_of(arguments[4]);
+  if (!settings) Py_RETURN_NONE;
   const bool frozen = arguments[5] == Py_True;
   grads &= at::GradMode::is_enabled();
   Tensor y;
@@ -171,12 +163,12 @@ PyObject* call_norm(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
     std::optional<NormResult> made;
     {
       at::AutoDispatchBelowAutograd below;
-      made = norm_forward(x, residual, norm, units, settings, frozen);
+      made = norm_forward(x, residual, norm, units, *settings, frozen);
     }
     if (made && grads && !frozen)
       y = NormDEU::apply(x, residual.defined() ? std::optional<Tensor>(residual) : std::nullopt,
                          norm.weight, norm.bias, units[0], units[1], units[2], units[3], units[4],
-                         *made, norm.eps, settings);
+                         *made, norm.eps, *settings);
     else if (made)
       y = made->y;
   }

@@ -108,13 +108,19 @@ std::optional<int64_t> number_of(const std::string& packed) {
   return found->second;
 }
 
+// None if the settings have not come by.
+std::optional<int64_t> number_of(PyObject* settings) {
+  PyObject* number = PyDict_GetItemWithError(numbers_of_settings, settings);
+  if (PyErr_Occurred()) throw python_error();
+  if (!number) return std::nullopt;
+  return PyLong_AsLongLong(number);
+}
+
 int64_t remember(PyObject* settings) {
   Owned packed{PyObject_CallMethod(settings, "packed", nullptr)};
   const char* text = packed.object ? PyUnicode_AsUTF8(packed.object) : nullptr;
   if (!text) throw python_error();
-  if (PyObject* number = PyDict_GetItemWithError(numbers_of_settings, settings))
-    return PyLong_AsLongLong(number);
-  if (PyErr_Occurred()) throw python_error();
+  if (auto number = number_of(settings)) return *number;
   Owned number{PyLong_FromSsize_t(PyList_GET_SIZE(settings_by_number))};
   if (!number.object || PyList_Append(settings_by_number, settings) ||
       PyDict_SetItem(numbers_of_settings, settings, number.object))
